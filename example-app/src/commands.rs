@@ -3,6 +3,7 @@
 mod copy;
 mod findings;
 mod progress;
+mod stop;
 mod summary;
 mod target;
 #[cfg(feature = "kafka")]

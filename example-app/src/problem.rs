@@ -8,11 +8,25 @@ use std::iter::successors;
 use counter_core::dump::RestoreError;
 use counter_core::{ErrorKind as StoreErrorKind, unstable::sqlx};
 
+/// What to do if a server does not respond.
+const NO_SERVER: &str = "check the address, and that the server is running";
+
+/// The same for a URL that needs TLS.
+const NO_TLS_SERVER: &str =
+    "check the address, that the server is running, and that it uses TLS: if not, use redis://";
+
 /// An error with its place: an option with its value, or a file.
 #[derive(Debug)]
 pub(crate) struct Problem {
     place: String,
     source: Box<dyn Error>,
+}
+
+impl Problem {
+    /// Adds the place to an error, like [`At::at`].
+    pub(crate) fn new(place: impl Display, source: impl Into<Box<dyn Error>>) -> Self {
+        Self { place: place.to_string(), source: source.into() }
+    }
 }
 
 /// Adds the place to an error.
@@ -27,7 +41,7 @@ pub(crate) trait At<T> {
 
 impl<T, E: Into<Box<dyn Error>>> At<T> for Result<T, E> {
     fn at(self, place: impl Display) -> Result<T, Box<dyn Error>> {
-        self.map_err(|error| Problem { place: place.to_string(), source: error.into() }.into())
+        self.map_err(|error| Problem::new(place, error).into())
     }
 }
 
@@ -61,22 +75,36 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
             text += &format!(": {cause}");
         }
     }
-    let remedy = if is_denied(error) {
-        Some("check the user and the password in the URL")
-    } else {
-        causes(error).filter_map(remedy).last()
-    };
+    let remedy = denial(error).or_else(|| causes(error).filter_map(remedy).last());
+    // If a server does not use TLS, the reason is just that there is no connection.
+    let needs_tls = ["rediss", "valkeys"].iter().any(|scheme| text.contains(scheme));
+    let remedy = remedy.map(|remedy| if needs_tls && remedy == NO_SERVER { NO_TLS_SERVER } else { remedy });
     match remedy {
         Some(remedy) => format!("{text}; {remedy}"),
         None => text,
     }
 }
 
-/// Returns `true` if the store does not accept the user or the password. It can be reached, but waiting does not help.
+/// Returns `true` if the store does not accept the user, the password or the number of the database. It can be reached, but
+/// waiting does not help.
 pub(crate) fn is_denied(error: &(dyn Error + 'static)) -> bool {
+    denial(error).is_some()
+}
+
+/// Returns what to do if waiting does not help.
+fn denial(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    const PASSWORD: &str = "check the user and the password in the URL";
     // Stores do not have a kind for this, so we look for the words of Redis, PostgreSQL and MariaDB.
-    let words = ["WRONGPASS", "NOAUTH", "password authentication failed", "Access denied for user"];
-    causes(error).any(|cause| words.iter().any(|words| cause.to_string().contains(words)))
+    let words = [
+        ("WRONGPASS", PASSWORD),
+        ("NOAUTH", PASSWORD),
+        ("password authentication failed", PASSWORD),
+        ("Access denied for user", PASSWORD),
+        ("DB index is out of range", "check the number of the database at the end of the URL"),
+    ];
+    let remedy =
+        |cause: String| words.iter().find(|(words, _)| cause.contains(words)).map(|(_, remedy)| *remedy);
+    causes(error).map(ToString::to_string).find_map(remedy)
 }
 
 /// Returns what to do about a cause.
@@ -85,6 +113,7 @@ fn remedy(cause: &(dyn Error + 'static)) -> Option<&'static str> {
         return Some(match error.kind() {
             ErrorKind::NotFound => "check the path",
             ErrorKind::PermissionDenied => "check the permissions",
+            ErrorKind::AlreadyExists => "choose another name, because files are not replaced",
             ErrorKind::IsADirectory | ErrorKind::NotADirectory => "the path must be that of a file",
             ErrorKind::AddrInUse => {
                 "stop the other program, or choose another port, such as 0 for any free port"
@@ -99,11 +128,11 @@ fn remedy(cause: &(dyn Error + 'static)) -> Option<&'static str> {
     }
     if let Some(error) = cause.downcast_ref::<counter_core::Error>() {
         let is_unavailable = *error.kind() == StoreErrorKind::Unavailable;
-        return is_unavailable.then_some("check the address, and that the server is running");
+        return is_unavailable.then_some(NO_SERVER);
     }
     if let Some(error) = cause.downcast_ref::<sqlx::Error>() {
         let is_missing = matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::Io(_));
-        return is_missing.then_some("check the address, and that the server is running");
+        return is_missing.then_some(NO_SERVER);
     }
     if cause.is::<serde_json::Error>() {
         return Some("correct the file, or see the documentation for its format");

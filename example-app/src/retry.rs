@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use counter_core::ErrorKind;
 
-use crate::problem::{At, explain, is_denied};
+use crate::problem::{Problem, explain, is_denied};
 
 /// Maximum time to wait for an unavailable store.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,17 +36,17 @@ impl Retry {
     ///
     /// # Errors
     ///
-    /// Returns the error if the store has been unavailable for a minute, if it does not accept the password, or if this
+    /// Returns the error if the store has been unavailable for a minute, if it denies access, or if this
     /// is a different kind of error.
     pub(crate) async fn wait(&mut self, error: counter_core::Error) -> Result<(), Box<dyn Error>> {
         let is_first = self.since.is_none();
         let since = *self.since.get_or_insert_with(Instant::now);
         let is_over = since.elapsed() >= RETRY_TIMEOUT || is_denied(&error);
         if *error.kind() != ErrorKind::Unavailable || is_over {
-            return Err(error).at(&self.store);
+            return Err(Problem::new(&self.store, error).into());
         }
         if is_first {
-            tracing::warn!("{}: {}; will retry for a minute", self.store, explain(&error));
+            tracing::warn!("{}; will retry for a minute", explain(&Problem::new(&self.store, error)));
         }
         tokio::time::sleep(RETRY_DELAY).await;
         Ok(())

@@ -30,7 +30,8 @@ pub struct Namespace(String);
 pub enum NamespaceError {
     /// The prefix is longer than 64 bytes, or contains a brace or a control character.
     Malformed(String),
-    /// The prefix ends with a letter or digit, so that it would run into the key name.
+    /// The prefix ends with a letter or digit, so that it would run into the key name. For existing keys, use
+    /// [`Namespace::without_separator`].
     NoSeparator(String),
 }
 
@@ -89,12 +90,10 @@ impl fmt::Display for NamespaceError {
                 f,
                 "invalid namespace {prefix:?}: use at most 64 bytes and no braces or control characters"
             ),
-            Self::NoSeparator(prefix) => write!(
-                f,
-                "the namespace {prefix:?} must end with a separator: write {:?}, or use \
-                 `Namespace::without_separator` for existing keys",
-                format!("{prefix}:")
-            ),
+            Self::NoSeparator(prefix) => {
+                let complete = format!("{prefix}:");
+                write!(f, "the namespace {prefix:?} must end with a separator: write {complete:?}")
+            }
         }
     }
 }

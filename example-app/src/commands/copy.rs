@@ -31,6 +31,7 @@ impl StoreArgs {
                 "--change-grid: this command only reads the store; start the site with this option".into()
             );
         }
+        self.grid.check()?;
         let opened = self.store.open(mode).await?;
         let mut counters = Counters::builder(opened.store.clone());
         if self.distributions {

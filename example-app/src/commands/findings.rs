@@ -12,6 +12,8 @@ pub(crate) struct Findings {
     logs: u64,
     lines: u64,
     counted: u64,
+    /// Lines that an import has read before.
+    already_read: u64,
     uncounted: Vec<Uncounted>,
     reports: Vec<Report>,
     /// The logs without a line that could be read.
@@ -31,9 +33,11 @@ struct Uncounted {
 const MIN_PROXIED: u64 = 100;
 
 impl Findings {
-    pub(crate) fn add(&mut self, log: &Path, report: &Report) {
+    /// Adds a log. `already_read` is the number of lines before those of the report.
+    pub(crate) fn add(&mut self, log: &Path, already_read: u64, report: &Report) {
         self.logs += 1;
-        self.lines += report.lines();
+        self.already_read += already_read;
+        self.lines += already_read + report.lines();
         self.counted += report.counted();
         for one in report.uncounted() {
             match self.uncounted.iter_mut().find(|other| other.reason == one.reason) {
@@ -45,10 +49,15 @@ impl Findings {
                 }
             }
         }
-        if report.lines() > 0 && report.malformed() == report.lines() {
+        if already_read == 0 && report.lines() > 0 && report.malformed() == report.lines() {
             self.unreadable.push(log.display().to_string());
         }
         self.reports.push(report.clone());
+    }
+
+    /// Returns the number of lines that an import has read before.
+    pub(crate) const fn already_read(&self) -> u64 {
+        self.already_read
     }
 
     /// Writes a paragraph for people, and logs what may be wrong.
@@ -56,7 +65,13 @@ impl Findings {
         if self.logs == 0 {
             return Ok(());
         }
-        let mut text = format!("Read {}, and counted {}.", amount(self.lines, "line"), self.counted);
+        let mut text = format!("Read {}, and counted {}.", amount(self.lines, "line"), grouped(self.counted));
+        if self.already_read > 0 {
+            let lines = amount(self.already_read, "line");
+            text += &format!(
+                "\nNot counted again: {lines}, because an import has read this part of the log before."
+            );
+        }
         for Uncounted { reason, lines, first } in &self.uncounted {
             text += &format!("\nNot counted: {}, because {reason} (first: {first}).", amount(*lines, "line"));
         }
@@ -128,6 +143,11 @@ impl Findings {
 
 /// Returns a number with a noun, like `1,500 lines`.
 fn amount(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// Returns a number with group separators, like `1,500`.
+fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -136,5 +156,5 @@ fn amount(number: u64, noun: &str) -> String {
         }
         text.push(digit);
     }
-    format!("{text} {noun}{}", if number == 1 { "" } else { "s" })
+    text
 }

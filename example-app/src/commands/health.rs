@@ -22,7 +22,14 @@ pub(crate) struct Settings {
     #[arg(long, env = "COUNTER_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
     listen: ListenAddress,
     /// Time to wait for the response.
-    #[arg(long, env = "COUNTER_HEALTH_TIMEOUT", value_name = "SECONDS", default_value = "2", value_parser = clock::seconds)]
+    #[arg(
+        long,
+        env = "COUNTER_HEALTH_TIMEOUT",
+        value_name = "SECONDS",
+        default_value = "2",
+        value_parser = clock::seconds,
+        allow_negative_numbers = true
+    )]
     timeout: Duration,
 }
 

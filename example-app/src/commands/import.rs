@@ -18,14 +18,16 @@ use counter_log::{
     Fingerprint, Follower, Format, Grown, Import, Lines, LogCounter, LogFile, LogIndex, LogIndexError,
     LogTimeZone, Marks, Parser,
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::findings::Findings;
 use super::progress;
+use super::stop::{stop_signals, unless_stopped};
 use super::summary::Summary;
 use super::target::{OpenTarget, Target};
+use crate::flags::clock;
 use crate::flags::store::check_archive;
 use crate::problem::{At, causes, explain, is_denied};
 
@@ -45,7 +47,7 @@ pub(crate) struct Settings {
     #[arg(long)]
     follow: bool,
     /// Proxies that have appended to X-Forwarded-For.
-    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    #[arg(long, default_value_t = 0, value_name = "NUMBER", value_parser = clock::hops, allow_negative_numbers = true)]
     trust_hops: usize,
     /// Name of the server that wrote the logs.
     #[arg(long)]
@@ -91,17 +93,26 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     if settings.files.iter().any(|file| file == Path::new(STDIN)) {
         if settings.follow {
-            return Err("the standard input cannot be used with --follow".into());
+            return Err(
+                "--follow: the standard input cannot be followed; name a file, or omit this option".into()
+            );
         }
         // The standard input does not have a fingerprint. Without a name, we would confuse it with a
         // different input.
         if settings.name.is_none() {
-            return Err("the standard input requires --name".into());
+            return Err("the standard input requires --name, such as the name of the server".into());
+        }
+        if settings.format.is_none() {
+            return Err("the standard input requires --format, such as combined".into());
         }
     }
+    if let Some(name) = &settings.name {
+        source_name(name, STDIN).at("--name")?;
+    }
     // A wrong path should not create the store. If we follow logs, they may be created later.
-    for file in settings.files.iter().filter(|file| !settings.follow && *file != Path::new(STDIN)) {
-        settings.readable(file).at(file.display())?;
+    for file in settings.files.iter().filter(|file| *file != Path::new(STDIN)) {
+        let checked = if settings.follow { can_follow(file) } else { settings.readable(file) };
+        checked.at(file.display())?;
     }
     // We install the signal handlers first, so that the program can also be stopped while it connects to the
     // store.
@@ -126,7 +137,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     } else {
         logs.run(&settings.files, stop).await?;
     }
-    let summary = Summary::new(&logs.sources, logs.already_counted, started.elapsed());
+    let summary = Summary::new(&logs.sources, logs.findings.already_read(), started.elapsed());
     summary.warn(if archive.is_some() { "" } else { ": import the log again with --archive to keep them" });
     logs.findings.print(settings.trust_hops > 0)?;
     writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
@@ -180,28 +191,10 @@ impl Settings {
     }
 }
 
-/// Runs a step of the start. Returns `None` if a signal stops the program.
-async fn unless_stopped<T>(
-    stop: &mut Option<[Signal; 2]>,
-    step: impl Future<Output = Result<T, Box<dyn Error>>>,
-) -> Result<Option<T>, Box<dyn Error>> {
-    let Some([interrupt, terminate]) = stop else { return step.await.map(Some) };
-    tokio::select! {
-        done = step => done.map(Some),
-        _ = interrupt.recv() => Ok(None),
-        _ = terminate.recv() => Ok(None),
-    }
-}
-
 fn is_unavailable(error: &(dyn Error + 'static)) -> bool {
     let is_unavailable =
         |error: &counter_core::Error| *error.kind() == ErrorKind::Unavailable && !is_denied(error);
     causes(error).filter_map(|cause| cause.downcast_ref()).any(is_unavailable)
-}
-
-/// Returns the signals that stop the program.
-fn stop_signals() -> io::Result<[Signal; 2]> {
-    Ok([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?])
 }
 
 /// Logs with the same name.
@@ -214,7 +207,6 @@ struct Logs {
     /// Index of the logs that were counted with this name. Used to reject a log that contains lines of a
     /// different log.
     index: LogIndex,
-    already_counted: u64,
     /// Logs that we follow.
     open: HashMap<Fingerprint, Open>,
     /// Logs that are skipped because the lines have already been counted.
@@ -256,7 +248,7 @@ impl Logs {
             None => counters.sources().history(),
         };
         let (open, rejected, findings) = (HashMap::new(), HashSet::new(), Findings::default());
-        Ok(Self { sources, layer, format, zone, name, index, already_counted: 0, open, rejected, findings })
+        Ok(Self { sources, layer, format, zone, name, index, open, rejected, findings })
     }
 
     async fn run(&mut self, files: &[PathBuf], stop: Option<[Signal; 2]>) -> Result<(), Box<dyn Error>> {
@@ -287,7 +279,7 @@ impl Logs {
         let name = self.source(&fingerprint.to_string())?;
         let position = self.sources.open(name.clone()).await?.position();
         self.admit(&name, position, format, || Ok(log.reopen()?.into_lines(0))).await?;
-        self.already_counted += lines(log.reopen()?.take(position))?;
+        let already_read = lines(log.reopen()?.take(position))?;
         let is_compressed = log.is_compressed();
         let bar = progress::reading(file, is_compressed)?;
         let open = |position| {
@@ -300,7 +292,7 @@ impl Logs {
         };
         let end = import.count(name, open).await?;
         bar.finish_and_clear();
-        self.findings.add(file, import.report());
+        self.findings.add(file, already_read, import.report());
         if !is_compressed && end.is_some_and(|end| end < length) {
             tracing::warn!(file = %file.display(), "the last line is incomplete and was not counted");
         }
@@ -311,7 +303,7 @@ impl Logs {
         let format = self.format.clone().ok_or("the standard input requires --format")?;
         let mut import = self.import(format);
         let name = self.source("stdin")?;
-        let mut already_counted = 0;
+        let mut already_read = 0;
         let mut is_first = true;
         let open = |position| {
             if !std::mem::take(&mut is_first) {
@@ -319,14 +311,13 @@ impl Logs {
                     "another import is further ahead, and the standard input cannot be read again",
                 ));
             }
-            already_counted = lines(stdin().take(position))?;
-            Ok(Some(Lines::new(stdin(), position).after(already_counted).finished()))
+            already_read = lines(stdin().take(position))?;
+            Ok(Some(Lines::new(stdin(), position).after(already_read).finished()))
         };
         let counted = import.count(name.clone(), open).await;
         self.index.note(&name, &import.take_marks()).await?;
         counted?;
-        self.findings.add(Path::new(STDIN), import.report());
-        self.already_counted += already_counted;
+        self.findings.add(Path::new(STDIN), already_read, import.report());
         Ok(())
     }
 
@@ -539,7 +530,7 @@ impl Logs {
     }
 
     fn source(&self, log: &str) -> Result<SourceName, Box<dyn Error>> {
-        Ok(format!("{}:{log}", self.name).parse()?)
+        source_name(&self.name, log)
     }
 }
 
@@ -549,9 +540,9 @@ impl<'a> Watch<'a> {
     }
 
     /// Adds new parts to the queue. Queued files can be read even if they are deleted.
-    fn poll(&mut self) -> Result<(), String> {
+    fn poll(&mut self) -> Result<(), Box<dyn Error>> {
         for (index, (follower, file)) in self.followers.iter_mut().zip(self.files).enumerate() {
-            for grown in follower.poll().map_err(|error| format!("{}: {error}", file.display()))? {
+            for grown in follower.poll().at(file.display())? {
                 // We must not replace the front of the queue, because it might be in use.
                 let is_same = |(_, queued): &(usize, Grown)| {
                     queued.fingerprint() == grown.fingerprint() && queued.path() == grown.path()
@@ -567,6 +558,25 @@ impl<'a> Watch<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the name of the source for a log.
+fn source_name(name: &str, log: &str) -> Result<SourceName, Box<dyn Error>> {
+    Ok(format!("{name}:{log}").parse()?)
+}
+
+/// Checks whether a log can be followed. It may not exist yet.
+fn can_follow(file: &Path) -> Result<(), Box<dyn Error>> {
+    match std::fs::metadata(file) {
+        Ok(found) if found.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory).into()),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Follower::new(file).poll()?;
+            tracing::warn!("{}: there is no such file yet; waiting until it is created", file.display());
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -63,11 +63,19 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let (started, file) = (Instant::now(), &*settings.file);
     let (mut input, bar) = open(file).at(file.display())?;
     let start = input.fill_buf().at(file.display())?;
-    if !start.is_empty() && !start.starts_with(b"{") {
-        // This should not create the store.
+    // A wrong file should not create the store.
+    if start.is_empty() {
+        let reason = "the file is empty, so the dump is truncated after line 0; copy the whole file, or repeat the dump";
+        return Err(reason).at(file.display());
+    }
+    if !start.starts_with(b"{") {
         return Err("this is not a dump; the file must be written by `dump`").at(file.display());
     }
     let (opened, counters) = settings.store.open(Mode::Write).await?;
+    if opened.is_in_memory {
+        let reason = "the counts would be lost, because those in memory end with their process; name a file or a server";
+        return Err(reason).at(opened.option);
+    }
     let (mut unique, mut restore) = (UniqueRestore::new(opened.store), counters.restore());
     let (mut retry, mut line) = (Retry::new(&opened.option), Vec::new());
     loop {

@@ -9,7 +9,7 @@ use counter_core::visits::{Distribution, Measure};
 use counter_core::{AnyStore, Counters, Secret};
 use counter_layer::{AccessCounterLayer, Address, Facet, Rule, Rules};
 
-use crate::flags::store::Mode;
+use crate::flags::store::{Mode, check_archive_url};
 use crate::flags::{grid, ignored, labels, store};
 use crate::problem::At;
 
@@ -57,6 +57,9 @@ impl Target {
         // An invalid option should not create the store.
         let secret = self.secret.as_deref().map(str::parse::<Secret>).transpose().at("--secret")?;
         self.rules()?;
+        self.labels.check()?;
+        self.grid.check()?;
+        archive.map(check_archive_url).transpose()?;
         let opened = self.store.open(Mode::Write).await?;
         let archive = match archive {
             Some(address) => Some(Archive::new(opened.store.clone(), opened.archive(address).await?.0)),

@@ -1,4 +1,4 @@
-//! Parsers for times of day, UTC offsets and durations.
+//! Parsers for times of day, UTC offsets, durations and numbers.
 
 use std::time::Duration;
 
@@ -33,6 +33,11 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
         true => Err("expected at least 0.001 seconds".to_owned()),
         false => Ok(interval),
     }
+}
+
+/// Parses a number of proxies.
+pub(crate) fn hops(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "expected a number of proxies, such as 0 or 1".to_owned())
 }
 
 fn offset(text: &str) -> Option<i32> {

@@ -10,7 +10,7 @@ use counter_core::{Counters, ErrorKind};
 use tokio::time::timeout;
 
 use super::clock;
-use crate::problem::explain;
+use crate::problem::{Problem, explain};
 use crate::retry::Retry;
 
 /// Bucket options, which are the same for all commands.
@@ -40,6 +40,18 @@ pub(crate) const TIME_ZONE_REMEDY: &str =
 const START_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Settings {
+    /// Checks the options, before a store is created.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are no buckets to change to.
+    pub(crate) fn check(&self) -> Result<(), Box<dyn Error>> {
+        match self.change_grid && self.utc_offset.is_none() && self.time_zone.is_none() {
+            true => Err("--change-grid needs --utc-offset or --time-zone, which set the new buckets".into()),
+            false => Ok(()),
+        }
+    }
+
     /// Builds counters with the buckets of these options. If there is no UTC offset, the buckets of the store are
     /// used, if it has any. This waits for the store to become available.
     ///
@@ -59,7 +71,8 @@ impl Settings {
     }
 
     /// Like [`build`](Self::build), but only waits for a few seconds. If the store does not respond, a
-    /// mismatch will be reported in the health status.
+    /// mismatch will be reported in the health status. Without the option of a store, the caller reports who does not
+    /// respond.
     ///
     /// # Errors
     ///
@@ -67,17 +80,18 @@ impl Settings {
     pub(crate) async fn build_with_timeout(
         &self,
         builder: Builder,
-        store: &str,
+        store: Option<&str>,
     ) -> Result<Counters, Box<dyn Error>> {
-        let reason = match timeout(START_TIMEOUT, self.try_build(builder.clone())).await {
+        let error = match timeout(START_TIMEOUT, self.try_build(builder.clone())).await {
             Ok(Ok(counters)) => return Ok(counters),
             Ok(Err(Failure::Settings(error))) => return Err(error),
-            Ok(Err(Failure::Store(error))) => explain(&error),
-            Err(_) => explain(&counter_core::Error::new(ErrorKind::Unavailable)),
+            Ok(Err(Failure::Store(error))) => error,
+            Err(_) => counter_core::Error::new(ErrorKind::Unavailable),
         };
-        tracing::warn!(
-            "{store}: {reason}; starting without checking the buckets, and hits wait for the store"
-        );
+        if let Some(store) = store {
+            let reason = explain(&Problem::new(store, error));
+            tracing::warn!("{reason}; starting without checking the buckets, and hits wait for the store");
+        }
         Ok(self.configure(builder, self.local_days()?)?.build()?)
     }
 

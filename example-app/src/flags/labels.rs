@@ -34,7 +34,7 @@ pub(crate) struct Labels {
     #[arg(long, env = "COUNTER_MISSING_PAGES", default_value_if("demo_traffic", "true", "true"))]
     missing_pages: bool,
     /// Header with the country, set by a trusted proxy.
-    #[arg(long, env = "COUNTER_COUNTRY_HEADER", value_name = "NAME", requires = "labels")]
+    #[arg(long, env = "COUNTER_COUNTRY_HEADER", value_name = "NAME", value_parser = header, requires = "labels")]
     country_header: Option<HeaderName>,
     /// File with the countries of networks (MaxMind DB).
     #[arg(
@@ -48,12 +48,30 @@ pub(crate) struct Labels {
     country_database: Option<CountryDatabase>,
 }
 
+/// Parses the name of a header.
+fn header(name: &str) -> Result<HeaderName, &'static str> {
+    name.parse().map_err(|_| "expected the name of a header, such as CF-IPCountry")
+}
+
 /// Opens a database of countries.
 fn open(path: &str) -> Result<CountryDatabase, String> {
     CountryDatabase::open(path).map_err(|error| explain(&error))
 }
 
 impl Labels {
+    /// Checks the patterns, before a store is created.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a pattern is invalid.
+    pub(crate) fn check(&self) -> Result<(), Box<dyn Error>> {
+        self.address().map(drop)
+    }
+
+    fn address(&self) -> Result<Label, Box<dyn Error>> {
+        Label::address().except_paths(&self.private_paths).at("--private-path")
+    }
+
     /// Returns the name of the site: its first own host.
     pub(crate) fn site_name(&self) -> Option<String> {
         self.own_hosts.first().map(ToString::to_string)
@@ -72,7 +90,7 @@ impl Labels {
     ) -> Result<AccessCounterLayer, Box<dyn Error>> {
         let from_outside = |label| self.own_hosts.iter().cloned().fold(label, Label::internal_host);
         let [source, referrer] = [Label::source(), Label::referrer()].map(from_outside);
-        let address = Label::address().except_paths(&self.private_paths).at("--private-path")?;
+        let address = self.address()?;
         let by_header = self.country_header.clone().map(|header| Label::country(header, client.clone()));
         let country =
             by_header.or_else(|| Some(Label::country_from(self.country_database.as_ref()?, client)));

@@ -130,10 +130,8 @@ impl Opened {
     ///
     /// Returns an error if this is not a database, if the database does not exist, or if it is the store.
     pub(crate) async fn archive(&self, address: &str) -> Result<(SqlStore, String), Box<dyn Error>> {
+        check_archive_url(address)?;
         let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
-        if !is_sql(scheme) {
-            return Err("--archive must be a database: sqlite:, postgres: or mysql:".into());
-        }
         let is_same_file = match &self.file {
             Some(store) if scheme == "sqlite" => is_same(&file_of(store)?, &file_of(address)?),
             _ => address == self.address,
@@ -142,12 +140,23 @@ impl Opened {
             return Err("--archive must not be the same database as --store".into());
         }
         let place = format!("--archive {}", without_password(address));
-        let (store, place) = sql(address, Mode::Write).await.at(place)?;
-        if store.is_in_memory() {
-            return Err("--archive must not be in memory, because it would be lost on exit".into());
-        }
-        Ok((store, place))
+        sql(address, Mode::Write).await.at(place)
     }
+}
+
+/// Checks the URL of an archive, before a store is created.
+///
+/// # Errors
+///
+/// Returns an error if this is not a database, or if it is in memory.
+pub(crate) fn check_archive_url(address: &str) -> Result<(), Box<dyn Error>> {
+    if !is_sql(address.split_once(':').map_or("", |(scheme, _)| scheme)) {
+        return Err("--archive must be a database: sqlite:, postgres: or mysql:".into());
+    }
+    if is_sqlite_memory(address) {
+        return Err("--archive must not be in memory, because it would be lost on exit; name a file".into());
+    }
+    Ok(())
 }
 
 /// Rejects an archive that belongs to a different store. This only waits for a few seconds, because the
@@ -169,6 +178,10 @@ fn is_sql(scheme: &str) -> bool {
     ["sqlite", "postgres", "postgresql", "mariadb", "mysql"].contains(&scheme)
 }
 
+fn is_sqlite_memory(address: &str) -> bool {
+    address.starts_with("sqlite:") && (address.contains(":memory:") || address.contains("mode=memory"))
+}
+
 fn is_redis(scheme: &str) -> bool {
     let protocol = scheme.split(['+', '-']).next().unwrap_or_default();
     ["redis", "rediss", "valkey", "valkeys"].contains(&protocol)
@@ -177,7 +190,7 @@ fn is_redis(scheme: &str) -> bool {
 /// Connects to a SQL database. Also returns a description for the startup message.
 async fn sql(address: &str, mode: Mode) -> Result<(SqlStore, String), Box<dyn Error>> {
     let file = match address.starts_with("sqlite:") {
-        true if address.contains(":memory:") || address.contains("mode=memory") => None,
+        true if is_sqlite_memory(address) => None,
         true => Some(file_of(address)?),
         false => None,
     };

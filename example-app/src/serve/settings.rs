@@ -1,5 +1,5 @@
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -14,7 +14,7 @@ use example_app::demo::History;
 use super::server::Timeouts;
 use super::watch;
 use crate::flags::listen::ListenAddress;
-use crate::flags::store::Opened;
+use crate::flags::store::{Opened, check_archive_url};
 use crate::flags::{clock, grid, ignored, labels, sites, store};
 use crate::problem::At;
 
@@ -49,10 +49,17 @@ pub(crate) struct Settings {
 #[command(next_help_heading = "Store")]
 pub(super) struct Writes {
     /// Time between writes to the store.
-    #[arg(long, env = "COUNTER_FLUSH_INTERVAL", value_name = "SECONDS", default_value = "1", value_parser = clock::interval)]
+    #[arg(
+        long,
+        env = "COUNTER_FLUSH_INTERVAL",
+        value_name = "SECONDS",
+        default_value = "1",
+        value_parser = clock::interval,
+        allow_negative_numbers = true
+    )]
     flush_interval: Duration,
     /// Let responses wait until their hit is stored.
-    #[arg(long, env = "COUNTER_CONFIRM", value_name = "SECONDS", value_parser = clock::seconds)]
+    #[arg(long, env = "COUNTER_CONFIRM", value_name = "SECONDS", value_parser = clock::seconds, allow_negative_numbers = true)]
     confirm: Option<Duration>,
     /// Directory for unsent counts, to survive a crash.
     #[arg(long, env = "COUNTER_SPOOL", value_name = "DIRECTORY")]
@@ -61,7 +68,15 @@ pub(super) struct Writes {
     #[arg(long, env = "COUNTER_ARCHIVE", hide_env_values = true, value_name = "URL")]
     pub(super) archive: Option<String>,
     /// Time between copies to the archive.
-    #[arg(long, env = "COUNTER_ARCHIVE_INTERVAL", value_name = "SECONDS", default_value = "30", value_parser = clock::interval)]
+    #[arg(
+        long,
+        env = "COUNTER_ARCHIVE_INTERVAL",
+        value_name = "SECONDS",
+        default_value = "30",
+        value_parser = clock::interval,
+        requires = "archive",
+        allow_negative_numbers = true
+    )]
     pub(super) archive_interval: Duration,
 }
 
@@ -73,13 +88,34 @@ pub(super) struct Server {
     #[arg(long, env = "COUNTER_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
     pub(super) listen: ListenAddress,
     /// Proxies that set X-Forwarded-For.
-    #[arg(long, env = "COUNTER_TRUST_HOPS", value_name = "NUMBER", default_value_t = 0)]
+    #[arg(
+        long,
+        env = "COUNTER_TRUST_HOPS",
+        value_name = "NUMBER",
+        default_value_t = 0,
+        value_parser = clock::hops,
+        allow_negative_numbers = true
+    )]
     trust_hops: usize,
     /// Time to wait for a request.
-    #[arg(long, env = "COUNTER_REQUEST_TIMEOUT", value_name = "SECONDS", default_value = "30", value_parser = clock::seconds)]
+    #[arg(
+        long,
+        env = "COUNTER_REQUEST_TIMEOUT",
+        value_name = "SECONDS",
+        default_value = "30",
+        value_parser = clock::seconds,
+        allow_negative_numbers = true
+    )]
     pub(super) request_timeout: Duration,
     /// Time to finish requests on shutdown.
-    #[arg(long, env = "COUNTER_DRAIN_TIMEOUT", value_name = "SECONDS", default_value = "10", value_parser = clock::seconds)]
+    #[arg(
+        long,
+        env = "COUNTER_DRAIN_TIMEOUT",
+        value_name = "SECONDS",
+        default_value = "10",
+        value_parser = clock::seconds,
+        allow_negative_numbers = true
+    )]
     drain_timeout: Duration,
 }
 
@@ -132,6 +168,11 @@ pub(super) struct Demo {
     pub(super) demo_traffic: bool,
 }
 
+/// Names the spool in an error.
+fn spool_option(folder: &Path) -> String {
+    format!("--spool {}", folder.display())
+}
+
 /// Checks that an address is that of a SQLite database.
 fn sqlite_url(text: &str) -> Result<String, &'static str> {
     match text.starts_with("sqlite:") {
@@ -141,6 +182,24 @@ fn sqlite_url(text: &str) -> Result<String, &'static str> {
 }
 
 impl Settings {
+    /// Checks the options, before a store is created.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if an option is invalid.
+    pub(super) fn check(&self) -> Result<(), Box<dyn Error>> {
+        self.sites.check_names()?;
+        self.grid.check()?;
+        self.counting.labels.check()?;
+        self.writes.archive.as_deref().map(check_archive_url).transpose()?;
+        match &self.writes.spool {
+            Some(folder) if folder.exists() && !folder.is_dir() => {
+                Err("this is a file; choose a directory, which is created").at(spool_option(folder))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Builds the counters for the store, the archive and the sites.
     ///
     /// # Errors
@@ -171,15 +230,16 @@ impl Settings {
             }
             counters = counters.spool(folder);
         }
-        let store = if self.sites.is_empty() { opened.option.clone() } else { self.sites.option() };
-        let built = self.grid.build_with_timeout(counters, &store).await;
+        // The check of the sites says which of them do not respond.
+        let store = self.sites.is_empty().then_some(&*opened.option);
+        let built = self.grid.build_with_timeout(counters, store).await;
         let counters = match (built, &self.writes.spool) {
             (Err(error), Some(folder)) if error.is::<BuildError>() => {
-                return Err(error).at(format!("--spool {}", folder.display()));
+                return Err(error).at(spool_option(folder));
             }
             (built, _) => built?,
         };
-        sites::check(&counters.stats()).await?;
+        self.sites.check(&counters.stats()).await?;
         Ok(counters)
     }
 

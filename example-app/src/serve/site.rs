@@ -68,6 +68,7 @@ pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), B
     let access = settings.access(&token).at("--admin-token")?;
     let secret = settings.counting.secret.as_deref().map(str::parse::<Secret>).transpose().at("--secret")?;
     let watch = settings.watch.prepare()?;
+    settings.check()?;
     // A second instance with the same address should not create a store.
     let listen = &settings.server.listen;
     let addresses = listen.resolve().await.at(format!("--listen {listen}"))?;

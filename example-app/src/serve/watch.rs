@@ -30,7 +30,13 @@ pub(crate) struct Settings {
     #[arg(long, env = "COUNTER_WEBHOOK", hide_env_values = true, value_name = "URL")]
     webhook: Option<String>,
     /// Secret to sign messages, starting with whsec_.
-    #[arg(long, env = "COUNTER_WEBHOOK_SECRET", hide_env_values = true, value_name = "SECRET")]
+    #[arg(
+        long,
+        env = "COUNTER_WEBHOOK_SECRET",
+        hide_env_values = true,
+        value_name = "SECRET",
+        requires = "webhook"
+    )]
     webhook_secret: Option<String>,
     /// json, text, slack or discord.
     #[arg(
@@ -38,7 +44,8 @@ pub(crate) struct Settings {
         env = "COUNTER_WEBHOOK_BODY",
         value_name = "FORMAT",
         default_value = "json",
-        hide_possible_values = true
+        hide_possible_values = true,
+        requires = "webhook"
     )]
     webhook_body: Body,
 }

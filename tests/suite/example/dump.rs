@@ -10,7 +10,7 @@ use counter_core::unique::{
 use counter_core::visits::store::Read;
 use counter_core::{SqlStore, Store, Timestamp};
 use serde_json::Value;
-use tests::{LIMIT, Process, RedisServer, process, until};
+use tests::{FaultProxy, LIMIT, Process, RedisServer, process, until};
 
 use crate::random::Random;
 use crate::stores;
@@ -209,4 +209,47 @@ async fn a_dump_cannot_be_restored_into_the_source_store() {
     let words = "would be counted twice: restore it into an empty store or namespace";
     until("the reason is printed", LIMIT, async || program.to_string().contains(words)).await;
     assert_eq!(store.lifetimes(&[name("/0")]).await.expect("readable"), [Ok(1)]);
+}
+
+#[tokio::test]
+async fn a_dump_does_not_replace_a_file_and_leaves_no_incomplete_file_behind() {
+    let folder = tempfile::tempdir().expect("there is space");
+    let counts = folder.path().join("counts.db");
+    let (url, store) = count(&counts, 3000).await;
+    let other = folder.path().join("other.ndjson.gz");
+    fs::write(&other, "other").expect("there is space");
+    for file in [&counts, &other] {
+        let mut dump = run("dump", &url, file).await;
+        assert_eq!(dump.wait(LIMIT).await.code(), Some(1), "{dump}");
+        let words = format!("{}: File exists", file.display());
+        let said = dump.wait_error_line(|line| line.contains(&words).then(|| line.to_owned()), LIMIT).await;
+        assert!(said.ends_with("choose another name, because files are not replaced"), "{said}");
+    }
+    assert_eq!(fs::read(&other).expect("a file"), b"other");
+    assert_eq!(store.lifetimes(&[name("/7")]).await.expect("readable"), [Ok(1)]);
+
+    // The system limits the size of files, so that a write fails.
+    let (example, file) = (process::example().await, folder.path().join("dump.ndjson"));
+    let limited = "trap '' XFSZ; ulimit -f 80; exec \"$0\" dump --store \"$1\" \"$2\"";
+    let mut command = Command::new("sh");
+    let mut dump = Process::start(command.args(["-c", limited]).arg(example).arg(&url).arg(&file));
+    assert_eq!(dump.wait(LIMIT).await.code(), Some(1), "{dump}");
+    dump.wait_error_line(|line| line.contains("dump.ndjson: File too large").then_some(()), LIMIT).await;
+    assert!(!file.exists());
+}
+
+#[tokio::test]
+async fn a_stopped_dump_leaves_no_file_behind() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let proxy = FaultProxy::start(redis.address()).await;
+    // The first command after the file is created never gets a reply.
+    proxy.answer("SCAN", "");
+    let file = folder.path().join("dump.ndjson");
+    let mut dump = run("dump", &proxy.url(), &file).await;
+    dump.wait_error_line(|line| line.contains("will retry for a minute").then_some(()), LIMIT).await;
+    assert!(file.exists());
+    dump.terminate();
+    assert_eq!(dump.wait(LIMIT).await.code(), Some(1), "{dump}");
+    dump.wait_error_line(|line| line.contains("the dump was stopped").then_some(()), LIMIT).await;
+    assert!(!file.exists());
 }

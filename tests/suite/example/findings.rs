@@ -62,6 +62,29 @@ async fn an_import_says_how_many_lines_counted_and_why_others_did_not() {
 }
 
 #[tokio::test]
+async fn an_import_of_the_same_log_says_that_its_lines_were_read_before() {
+    let folder = tempfile::tempdir().expect("there is space");
+    let mut log: String = (0..1200).map(|n| line(n % 250, &browser())).collect();
+    let example = process::example().await;
+    let again = "Not counted again: 1,200 lines, because an import has read this part of the log before.";
+    for (text, read) in [
+        ("", "Read 1,200 lines, and counted 1,200."),
+        ("", "Read 1,200 lines, and counted 0."),
+        // The format is right, even if no line of the rest can be read.
+        ("nonsense\n", "Read 1,201 lines, and counted 0."),
+    ] {
+        log += text;
+        fs::write(folder.path().join("access.log"), &log).expect("there is space");
+        let mut command = Command::new(&example);
+        command.args(["import", "--store", "sqlite:c.db", "--format", "combined", "access.log"]);
+        let output = command.current_dir(folder.path()).output().expect("the program starts");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.success() && said.contains(read), "{said}");
+        assert_eq!(said.contains(again), !read.ends_with("1,200."), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn an_import_that_reads_no_line_fails_and_an_empty_log_does_not() {
     let log: String = (1..=5).map(|n| format!("192.0.2.9 {}", line(n, &browser()))).collect();
     let wrong = import(log.as_bytes(), &["--format", "combined"]).await;

@@ -16,6 +16,9 @@ use super::store::start_in;
 /// Placeholder for the address of another server.
 const TAKEN: &str = "TAKEN";
 
+/// Placeholder for a space within an argument.
+const SPACE: char = '␣';
+
 /// A command line, and the words of the message.
 type Case = (&'static str, &'static [&'static str]);
 
@@ -26,6 +29,13 @@ const NOTHING: &str =
     "there is nothing to read, because counts in memory end with their process; name a file";
 const JSON: &str = "correct the file, or see the documentation for its format";
 const NO_SERVER: &str = "check the address, and that the server is running";
+const NO_TLS: &str = "and that it uses TLS: if not, use redis://";
+const LOST: &str =
+    "the counts would be lost, because those in memory end with their process; name a file or a server";
+const HOPS: &str = "expected a number of proxies, such as 0 or 1";
+const SITE: &str = "expected NAME=URL, as in shop=redis://127.0.0.1:6379; a space separates sites";
+const MISSING: &str = "the following required arguments were not provided";
+const NO_GRID: &str = "--change-grid needs --utc-offset or --time-zone, which set the new buckets";
 
 /// Options that the parser rejects, with the status 2.
 const INVALID: &[Case] = &[
@@ -48,14 +58,34 @@ const INVALID: &[Case] = &[
     ("--utc-offset +25:00", &["for '--utc-offset <OFFSET>'", "such as +01:00 or -05:30"]),
     ("--utc-offset=-5:30", &["for '--utc-offset <OFFSET>'", "such as +01:00 or -05:30"]),
     ("--utc-offset CET", &["for '--utc-offset <OFFSET>'", "such as +01:00 or -05:30"]),
-    ("--ignore-network 10.0.0.0/99", &["'10.0.0.0/99' for '--ignore-network <CIDR>'"]),
-    ("--site foo", &["'foo' for '--site <NAME=URL>'", "expected NAME=URL"]),
+    (
+        "--ignore-network 10.0.0.0/99",
+        &["'10.0.0.0/99' for '--ignore-network <CIDR>'", "must be from 0 to 32, as in 192.0.2.0/24"],
+    ),
+    (
+        "import --ignore-network ::/129 access.log",
+        &["for '--ignore-network <CIDR>'", "must be from 0 to 128, as in 2001:db8::/32"],
+    ),
+    ("--ignore-network 10.0.0.1", &["for '--ignore-network <CIDR>'", "or 192.0.2.1/32 for a single address"]),
+    ("--trust-hops x", &["'x' for '--trust-hops <NUMBER>'", HOPS]),
+    ("--trust-hops -1", &["'-1' for '--trust-hops <NUMBER>'", HOPS]),
+    ("import --trust-hops -1 access.log", &["'-1' for '--trust-hops <NUMBER>'", HOPS]),
+    ("--namespace abc", &["for '--namespace <PREFIX>'", "must end with a separator: write \"abc:\""]),
+    (
+        "--labels --country-header a:b",
+        &["'a:b' for '--country-header <NAME>'", "the name of a header, such as CF-IPCountry"],
+    ),
+    ("--webhook-secret hidden", &[MISSING, "--webhook <URL>"]),
+    ("--webhook-body slack --alerts", &[MISSING, "--webhook <URL>"]),
+    ("--archive-interval 60", &[MISSING, "--archive <URL>"]),
     ("--demo-trafic", &["unexpected argument '--demo-trafic'"]),
     ("--flush-interval 0", &["'0' for '--flush-interval <SECONDS>'", "at least 0.001 seconds"]),
     ("--archive-interval 0.0001", &["for '--archive-interval <SECONDS>'", "at least 0.001 seconds"]),
     ("--request-timeout 1e19", &["for '--request-timeout <SECONDS>'", "a number of seconds up to 31622400"]),
     ("--drain-timeout NaN", &["for '--drain-timeout <SECONDS>'", "a number of seconds up to 31622400"]),
     ("--confirm=-1", &["for '--confirm <SECONDS>'", "a number of seconds up to"]),
+    ("--flush-interval -1", &["'-1' for '--flush-interval <SECONDS>'", "a number of seconds up to"]),
+    ("health --timeout -1", &["'-1' for '--timeout <SECONDS>'", "a number of seconds up to"]),
     ("--report monthly --alerts", &["'monthly' for '--report <PERIOD>'", "daily, weekly"]),
     (
         "--database redis://x",
@@ -104,6 +134,31 @@ const REJECTED: &[Case] = &[
     ),
     ("--site us=sqlite:typo.db", &["--site us=sqlite:typo.db: ", "typo.db cannot be opened: ", NO_FILE]),
     ("--site us=foo://ann:hidden@x", &["--site us=foo://x: ", URL]),
+    ("--site foo", &["--site foo: ", SITE]),
+    ("--site redis://:hidden@x?node=y", &["--site redis://x: ", SITE]),
+    ("--site a␣b=sqlite:x.db", &["--site a: ", SITE]),
+    ("--site a=redis://127.0.0.1:1#b␣ad", &["--site ad: ", SITE]),
+    (
+        "--site a=redis://:hidden@127.0.0.1:1#b",
+        &["--site a=redis://127.0.0.1:1: the namespace \"b\" must end with a separator: write \"b:\""],
+    ),
+    (
+        "--site a=sqlite:bad.db --site a=sqlite:empty",
+        &["--site a=sqlite:empty: another site has this name; choose a different one"],
+    ),
+    // Options that do not suit the store, which is not created.
+    (
+        "--store sqlite:new.db --spool access.log",
+        &["--spool access.log: this is a file; choose a directory, which is created"],
+    ),
+    ("--store sqlite:new.db --change-grid", &[NO_GRID]),
+    ("import --store sqlite:new.db --change-grid access.log", &[NO_GRID]),
+    ("--store sqlite:new.db --archive sqlite::memory:", &["--archive must not be in memory"]),
+    ("--store sqlite:new.db --archive redis://x", &["--archive must be a database: sqlite:"]),
+    ("import --store sqlite:new.db --archive x access.log", &["--archive must be a database: sqlite:"]),
+    ("--store sqlite:new.db --labels --private-path /{", &["--private-path: the pattern \"/{\""]),
+    ("restore --store memory: rules.json", &["--store memory:: ", LOST]),
+    ("restore --store sqlite::memory: rules.json", &["--store sqlite::memory:: ", LOST]),
     // Commands that read a store.
     ("dump", &["--store sqlite:access-counter.db: ", "access-counter.db cannot be opened: ", NO_FILE]),
     ("dump --store sqlite:typo.db", &["--store sqlite:typo.db: ", "typo.db cannot be opened: ", NO_FILE]),
@@ -159,10 +214,24 @@ const REJECTED: &[Case] = &[
         "import --store sqlite:i.db rules.json",
         &["rules.json: the format of line 1 is unknown", "set --format"],
     ),
+    (
+        "import --store sqlite:i.db --follow folder",
+        &["folder: is a directory; the path must be that of a file"],
+    ),
+    ("import --store sqlite:i.db --follow no/a.log", &["no/a.log: ", NO_FILE]),
+    ("import --store sqlite:i.db --name a -", &["the standard input requires --format, such as combined"]),
+    (
+        "import --store sqlite:i.db --name a\u{7} access.log",
+        &["--name: a source name must have 1 to 255 bytes"],
+    ),
     ("import --rules no.json access.log", &["--rules no.json: ", NO_FILE]),
     ("import --rules access.log access.log", &["--rules access.log: ", JSON]),
     ("import --route /{ access.log", &["--route: the pattern \"/{\" has an unpaired brace"]),
     ("restore no.ndjson", &["no.ndjson: ", NO_FILE]),
+    (
+        "restore --store sqlite:new.db empty",
+        &["empty: the file is empty, so the dump is truncated after line 0; copy the whole file"],
+    ),
     ("restore access.log", &["access.log: this is not a dump; the file must be written by `dump`"]),
 ];
 
@@ -208,7 +277,8 @@ async fn check(cases: &[Case], status: i32) {
     for (line, words) in cases {
         let mut command = example_command().await;
         command.env_remove("COUNTER_STORE").current_dir(path).stdin(Stdio::null());
-        command.args(line.split(' ').map(|word| if word == TAKEN { &*taken } else { word }));
+        let argument = |word: &str| if word == TAKEN { taken.clone() } else { word.replace(SPACE, " ") };
+        command.args(line.split(' ').map(argument));
         let mut process = Process::start(&mut command);
         let code = process.wait(LIMIT).await.code();
         assert_eq!(code, Some(status), "{line}: {process}");
@@ -217,7 +287,9 @@ async fn check(cases: &[Case], status: i32) {
         for words in *words {
             assert!(said.contains(words), "{line}: no {words:?} in {said}");
         }
-        assert!(!said.contains("panicked") && !said.contains("hidden"), "{line}: {said}");
+        for words in ["panicked", "hidden", "Namespace::"] {
+            assert!(!said.contains(words), "{line}: {words:?} in {said}");
+        }
         assert_eq!(files(path), before, "{line}");
     }
 }
@@ -253,6 +325,7 @@ async fn the_first_warning_of_a_start_without_redis_names_the_store_and_the_reas
         (format!("redis://:wrong@{}", redis.address()), "WRONGPASS", denied),
         (format!("redis://{}", redis.address()), "NOAUTH", denied),
         ("redis://127.0.0.1:1".to_owned(), "Connection refused", NO_SERVER),
+        (format!("rediss://{}", redis.address()), "IO Error", NO_TLS),
     ] {
         let mut command = example_command().await;
         let (process, _) = start(command.args(["--listen", "127.0.0.1:0", "--store", &url])).await;
@@ -260,12 +333,39 @@ async fn the_first_warning_of_a_start_without_redis_names_the_store_and_the_reas
         process.wait_error_line(recount, LIMIT).await;
         let log = process.to_string();
         let first = log.lines().find(|line| line.contains("WARN")).expect("a warning");
-        let place = format!("--store redis://{}: ", url.rsplit(['/', '@']).next().expect("a host"));
+        let (scheme, rest) = url.split_once("://").expect("a URL");
+        let place = format!("--store {scheme}://{}: ", rest.rsplit('@').next().expect("a host"));
         for words in [&place, reason, remedy, "starting without checking the buckets"] {
             assert!(first.contains(words), "{words}: {log}");
         }
         assert!(!log.contains("wrong@"), "{log}");
     }
+}
+
+#[tokio::test]
+async fn a_start_without_a_site_says_which_one_is_away() {
+    let redis = RedisServer::start();
+    let mut command = example_command().await;
+    let (here, away) = (format!("here={}", redis.url()), "away=redis://:hidden@127.0.0.1:1");
+    let (process, _) = start(command.args(["--site", &here, "--site", away])).await;
+    let place = "--site away=redis://127.0.0.1:1: ";
+    let said = process.wait_error_line(|line| line.contains(place).then(|| line.to_owned()), LIMIT).await;
+    for words in ["Connection refused", NO_SERVER, "starting without this site"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let log = process.to_string();
+    assert!(!log.contains("hits wait for the store") && !log.contains("hidden@"), "{log}");
+}
+
+#[tokio::test]
+async fn an_import_that_waits_for_a_log_says_so() {
+    let mut command = example_command().await;
+    let mut import = Process::start(command.args(["import", "--follow", "no-such.log"]));
+    let waits = "no-such.log: there is no such file yet; waiting until it is created";
+    import.wait_error_line(|line| line.contains(waits).then_some(()), LIMIT).await;
+    import.terminate();
+    import.wait(LIMIT).await;
+    assert_eq!(import.to_string().matches("no-such.log").count(), 1, "{import}");
 }
 
 #[tokio::test]
@@ -285,10 +385,17 @@ async fn a_command_says_at_once_that_it_waits_and_does_not_wait_with_a_wrong_pas
     };
     waiting.wait_error_line(says, LIMIT).await;
 
-    let mut denied = run(&format!("redis://:wrong@{}", redis.address())).await;
-    assert_eq!(denied.wait(LIMIT).await.code(), Some(1), "{denied}");
-    let says = |line: &str| line.contains("check the user and the password in the URL").then_some(());
-    denied.wait_error_line(says, LIMIT).await;
+    for (url, remedy) in [
+        (format!("redis://:wrong@{}", redis.address()), "check the user and the password in the URL"),
+        (
+            format!("redis://:right@{}/99", redis.address()),
+            "check the number of the database at the end of the URL",
+        ),
+    ] {
+        let mut denied = run(&url).await;
+        assert_eq!(denied.wait(LIMIT).await.code(), Some(1), "{denied}");
+        denied.wait_error_line(|line| line.contains(remedy).then_some(()), LIMIT).await;
+    }
     assert!(!folder.path().join("dump.ndjson").exists());
 }
 
