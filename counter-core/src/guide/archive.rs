@@ -106,6 +106,8 @@
 //! | event | effect |
 //! |---|---|
 //! | the far store is unavailable | hits are counted normally; buckets within the retention of the near store are read as usual, older ones are [unreadable](crate::visits::Unreadable), lists of counters are incomplete, and the hint `archive_unreadable` is shown; only the first read waits, for up to 5 s, and later a read every 10 s, for up to 2 s; buckets wait to be copied |
+//! | the far store refuses a read, e.g. because of a missing permission | these buckets are unreadable, and the hint `archive_unreadable` is shown for a minute |
+//! | a pass of a copier fails | the next pass continues; until then, the hint `archive_not_copied` is shown |
 //! | the near store is unavailable | hits wait, as without an archive; reads fail |
 //! | a machine with one or both of the stores loses power | no acknowledged hits are lost if both stores sync each commit, like [`SqlStore`](crate::SqlStore) does for SQLite: the near store only removes buckets after the far store has committed them |
 //! | a counter is forgotten | it is removed from both stores; data that was read before will not be written again |

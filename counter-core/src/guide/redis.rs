@@ -24,7 +24,7 @@
 //! For the namespace `access:` and the user `counter`, these are all the permissions needed:
 //!
 //! ```text
-//! ACL SETUSER counter on >secret ~access:* ~{access:* -@all +eval +evalsha +get +set +mget +del +expireat +time +hincrby +hget +hset +hsetnx +hscan +hgetall +hmget +hlen +hkeys +hdel +zadd +zrem +zscore +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
+//! ACL SETUSER counter on >secret ~access:* ~{access:* -@all +eval +evalsha +get +set +mget +del +exists +expireat +time +hincrby +hget +hset +hsetnx +hscan +hgetall +hmget +hlen +hkeys +hdel +zadd +zrem +zscore +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
 //! ```
 //!
 //! The second pattern is for shards. In a cluster, you will also need `+cluster|slots`. If scripts are not
@@ -33,7 +33,7 @@
 //! can't be applied, and [`last_error`](crate::Health::last_error) will say so:
 //!
 //! ```text
-//! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +get +set +mget +del +expireat +time +hincrby +hget +hset +hsetnx +hscan +hgetall +hmget +hkeys +hdel +zadd +zrem +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
+//! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +get +set +mget +del +exists +expireat +time +hincrby +hget +hset +hsetnx +hscan +hgetall +hmget +hkeys +hdel +zadd +zrem +zscore +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
 //! ```
 //!
 //! We recommend to add `+info`. This is used to decide whether a server has lost all data or just evicted
@@ -44,7 +44,9 @@
 //! If a permission is missing, or if a key pattern does not include a key of the store, batches are not applied
 //! and hits wait until it is granted. [`last_error`](crate::Health::last_error) contains the words of the
 //! server. Hits are only dropped if a key has a value that can't be changed, e.g. a string instead of a hash.
-//! This is counted in the ledger, and an error is logged with the words of the server.
+//! This is counted in the ledger, and an error is logged with the words of the server. If only the cleaner or
+//! reads of visitors need a missing permission (`EXISTS`, `HDEL`, `HSET`, `ZREM`), hits are counted, and the hint
+//! `commands_refused` is shown.
 //!
 //! # The id and the grid of a namespace
 //!
@@ -208,6 +210,8 @@
 //! | scripts are not allowed, or only with keys that are declared | transactions are used instead; a script is tried again every minute | a warning with the server message; [`RedisServer::scripts`](crate::redis::RedisServer::scripts) is `false` |
 //! | transactions are not allowed either | not applied; batches are sent again | `neither scripts nor transactions (MULTI) are permitted`, and the same warning at startup |
 //! | a permission or key pattern is missing, or a command is renamed | not applied, or undone; batches are sent again | the words of the server, and a warning with the first batch |
+//! | a permission of the cleaner or of reads is missing | hits count, but old data is not removed, or visitors can't be read | the hint `commands_refused`, and a warning that names the command |
+//! | the key of the visitor salts is not permitted | hits count, but a person who reaches several processes is several visitors | the hint `salt_not_shared`, and a warning |
 //! | the server is older than Redis 6.2 | not applied; batches are sent again | `the server refuses ZADD LT`, and the hint `store_outdated` |
 //! | the server has another HyperLogLog encoding | hits count, but visitors can't be read | the hint `visitors_unreadable` |
 //! | a failover loses acknowledged data | the batches of the last minute, up to 16 MiB, are sent again | a warning with the number; older batches are [`lost_by_server`](crate::visits::Hits::lost_by_server) |

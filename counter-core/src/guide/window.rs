@@ -155,7 +155,7 @@
 //! access counter uses the same user, add [its permissions](crate::guide::redis#rights):
 //!
 //! ```text
-//! ACL SETUSER windows on >secret ~access:* ~{access:* -@all +eval +evalsha +time +get +set +mget +incrby +hmget +hincrby +sadd +scard +expireat
+//! ACL SETUSER windows on >secret ~access:* ~{access:* -@all +eval +evalsha +time +get +set +mget +incrby +hmget +hincrby +hdel +sadd +scard +srem +expireat
 //! ACL SETUSER plainly on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +time +get +set +mget +incrby +ttl +hmget +hincrby +sadd +scard +sismember +expireat
 //! ```
 //!

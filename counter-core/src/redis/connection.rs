@@ -47,7 +47,7 @@ pub(crate) struct Connection {
 pub(crate) type Command = (&'static str, Vec<Value>);
 
 /// Error codes for a key that holds the wrong type for the command.
-pub(super) const KEY_CODES: [&str; 2] = ["WRONGTYPE", "INVALIDOBJ"];
+const KEY_CODES: [&str; 2] = ["WRONGTYPE", "INVALIDOBJ"];
 
 /// The timeout for a command, from the call to the reply. This must be longer than the time after which the
 /// client considers an unresponsive server dead.
@@ -258,7 +258,13 @@ pub(crate) fn convert_reply<R: FromValue>(reply: Result<Value, Error>) -> Result
 /// Returns `true` if the key holds the wrong type for the command. Other commands in the pipeline may still
 /// succeed.
 fn is_key_error(error: &FredError) -> bool {
-    KEY_CODES.iter().any(|code| is_code(error.details(), code))
+    is_key_message(error.details())
+}
+
+/// Returns `true` if an error says that a key holds the wrong type for the command. The code is not always the
+/// first word: some servers write `ERR WRONGTYPE …`.
+pub(super) fn is_key_message(message: &str) -> bool {
+    KEY_CODES.iter().any(|code| message.contains(code))
 }
 
 /// Returns `true` if a message is a server error: they start with a code such as `ERR` or `READONLY`.

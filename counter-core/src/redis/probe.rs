@@ -156,8 +156,9 @@ impl Client {
         }
     }
 
-    /// Tries all commands that change something in a batch. Returns those that are refused, and if the server
-    /// uses our encoding of HyperLogLogs, or `None` if this is unknown.
+    /// Tries all commands that change something in a batch, and those that the cleaner and reads of visitors
+    /// also need. Returns those that are refused, and if the server uses our encoding of HyperLogLogs, or `None`
+    /// if this is unknown.
     async fn try_commands(&self, scratch: &str) -> (Vec<RefusedCommand>, Option<bool>) {
         // The type of these keys never changes. Another process may do the same at the same time.
         let [hash, list, sketch, dense] =
@@ -178,7 +179,11 @@ impl Client {
         let commands = [
             ("HINCRBY", args([&*hash, "n", "1"])),
             ("HSETNX", args([&*hash, "n", ""])),
+            ("HSET", args([&*hash, "m", ""])),
+            ("HDEL", args([&*hash, "m"])),
             ("ZADD LT", args([&*list, "LT", "1", "n"])),
+            ("ZREM", args([&*list, "n"])),
+            ("EXISTS", args([&*hash])),
             ("SET", vec![(&dense).into(), Bytes::from(known.to_redis()).into()]),
             ("PFADD", [&*sketch].iter().chain(&elements).map(|word| Value::from(*word)).collect()),
             ("PFMERGE", args([&sketch, &dense])),

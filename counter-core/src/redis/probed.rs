@@ -30,13 +30,18 @@ pub(super) enum Probing {
 /// A probe is valid for this time if the connection does not change. It expires because settings can be
 /// changed on a running server.
 const PROBE_TTL: Duration = Duration::from_secs(600);
+/// A probe is valid for this time if the server refused a command, so that we soon notice that it is permitted.
+const REFUSED_TTL: Duration = Duration::from_secs(10);
 
 impl Probed {
     /// Returns `true` if the probe has expired, or if it belongs to an earlier connection: the new connection
     /// might lead to a different server.
     pub(super) fn is_due(&self, connections: u64) -> bool {
         let last = self.lock();
-        last.as_ref().is_none_or(|last| last.connections != connections || last.at.elapsed() >= PROBE_TTL)
+        last.as_ref().is_none_or(|last| {
+            let ttl = if last.server.refused.is_empty() { PROBE_TTL } else { REFUSED_TTL };
+            last.connections != connections || last.at.elapsed() >= ttl
+        })
     }
 
     /// Stores the probe result and returns the warnings that are new.

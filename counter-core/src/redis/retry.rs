@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::{KEY_CODES, has_code};
+use super::connection::{error_message, has_code, is_key_message};
 use crate::error::{Error, ErrorKind};
 use crate::time::backoff::Backoff;
 
@@ -47,10 +47,10 @@ const STATE_CODES: [&str; 4] = ["OOM", "MISCONF", "NOAUTH", "UNBLOCKED"];
 /// Returns `true` if a server refuses a command, whatever the words: providers and proxies have their own. This
 /// does not include errors about the state of the server or the value of a key.
 pub(crate) fn is_refusal(error: &Error) -> bool {
-    let is_other = |code: &&str| has_code(error, code);
     *error.kind() == ErrorKind::Rejected
         && !was_not_executed(error)
-        && !STATE_CODES.iter().chain(&KEY_CODES).any(is_other)
+        && !STATE_CODES.iter().any(|code| has_code(error, code))
+        && !error_message(error).is_some_and(is_key_message)
 }
 
 /// Returns `true` if an error is transient. Used for calls that are idempotent.

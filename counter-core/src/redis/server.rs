@@ -26,7 +26,8 @@ pub struct RedisServer {
     /// True if this user can execute transactions. This is only checked if scripts are rejected, and true
     /// otherwise.
     pub transactions: bool,
-    /// Commands that are refused, although batches need them. Batches wait until they are permitted.
+    /// Commands that are refused, although batches, reads or the cleaner need them. Batches wait until they are
+    /// permitted.
     pub refused: Vec<RefusedCommand>,
     /// True if the server uses the HyperLogLog encoding of Redis, which we read. `None` if `GET` is not
     /// permitted, or if another process used the same scratch key at the same time.
@@ -46,6 +47,25 @@ pub struct RefusedCommand {
     pub command: &'static str,
     /// The error of the server.
     pub reason: String,
+}
+
+/// Commands that only reads and the cleaner always need, and batches sometimes.
+const UPKEEP: [&str; 4] = ["EXISTS", "HDEL", "HSET", "ZREM"];
+
+impl RefusedCommand {
+    /// Returns `true` if reads or the cleaner need the command.
+    pub(crate) fn is_for_upkeep(&self) -> bool {
+        UPKEEP.contains(&self.command)
+    }
+
+    /// Returns what happens until the command is permitted.
+    fn consequence(&self) -> &'static str {
+        match self.command {
+            "EXISTS" => "visitors can't be read",
+            _ if self.is_for_upkeep() => "old data will not be removed",
+            _ => "batches will wait",
+        }
+    }
 }
 
 impl fmt::Display for RefusedCommand {
@@ -69,7 +89,7 @@ impl RedisServer {
             warnings.extend(
                 self.refused
                     .iter()
-                    .map(|refused| format!("{refused}; batches will wait until it is permitted")),
+                    .map(|refused| format!("{refused}; {} until it is permitted", refused.consequence())),
             );
         }
         if self.hyperloglogs == Some(false) {

@@ -49,7 +49,7 @@ impl UniqueStore for RedisUnique {
                 UniqueKind::Sketch => None,
                 UniqueKind::Adaptive(threshold) => Some(threshold.items()),
             };
-            let include = || self.include(&key, max, items);
+            let include = || self.include(counter, &key, max, items);
             with_retries(was_not_executed, include).await.map_err(|error| of_key(error, &key))
         })
     }
@@ -114,7 +114,7 @@ impl UniqueStore for RedisUnique {
             };
             let elements: Vec<_> = sketch.registers().map(|register| register.element().to_vec()).collect();
             for elements in elements.chunks(REGISTERS_PER_CALL) {
-                let include = || self.include(&key, max, elements);
+                let include = || self.include(counter, &key, max, elements);
                 with_retries(is_transient, include).await.map_err(|error| of_key(error, &key))?;
             }
             Ok(())
@@ -149,9 +149,19 @@ impl RedisUnique {
     }
 
     /// Adds items to a counter with registers, or converts a set into registers if it exceeds `max` items.
-    async fn include(&self, key: &str, max: Option<u16>, items: &[Vec<u8>]) -> Result<Included, Error> {
+    async fn include(
+        &self,
+        counter: &UniqueKey,
+        key: &str,
+        max: Option<u16>,
+        items: &[Vec<u8>],
+    ) -> Result<Included, Error> {
+        let scratch = &self.client.prefix_of(&counter.name).scratch;
         let by_script = async {
             let mut call = Call::new([key]);
+            if max.is_some() {
+                call.key(scratch);
+            }
             call.push(max.map_or_else(String::new, |max| max.to_string()));
             for item in items {
                 call.push(Bytes::copy_from_slice(item));

@@ -68,7 +68,9 @@ use crate::time::{Grid, Kind, Precision, Precisions, Retention, Timestamp};
 /// In that case, you can only read buckets that are still in the near store: older buckets are
 /// [unreadable](crate::visits::Unreadable), lists of counters are incomplete, and the hint
 /// [`ARCHIVE_UNREADABLE`](crate::visits::Hint::ARCHIVE_UNREADABLE) is raised. Reads leave out the far store for
-/// up to 10 s after a failure. Then one of them tries again, for up to 2 s.
+/// up to 10 s after a failure. Then one of them tries again, for up to 2 s. If the far store only refuses some
+/// reads, the hint is raised for a minute. While copying fails, the hint is
+/// [`ARCHIVE_NOT_COPIED`](crate::visits::Hint::ARCHIVE_NOT_COPIED).
 ///
 /// A far store belongs to a single near store and namespace, which is enforced by [`check`](Self::check).
 #[derive(Clone)]
@@ -92,6 +94,10 @@ struct State {
     near: Option<Grid>,
     /// The failure of the far store, if the latest call failed.
     far_failure: Option<Failure>,
+    /// Time at which the far store last refused a read.
+    far_refused_at: Option<Instant>,
+    /// True if the latest pass of a copier failed.
+    is_copy_failing: bool,
     /// Time of the latest reply of the far store, unless a call has failed since then.
     far_replied_at: Option<Instant>,
     /// End of the buckets for which the final copy is done, by count precision.

@@ -103,7 +103,15 @@ impl Flusher {
         publish(&self.tally, &self.store);
         sent.into_iter().collect::<Result<(), Error>>()?;
         // We only log a failure to share salts, since hits matter more.
-        drop(catch_panic(share_salts_and_check_skew(&mut self.sharing, &mut self.skew, &self.store)).await);
+        drop(
+            catch_panic(share_salts_and_check_skew(
+                &mut self.sharing,
+                &mut self.skew,
+                &self.store,
+                &self.tally,
+            ))
+            .await,
+        );
         self.tally.presence.share(&*self.store).await;
         self.watch.check(&*self.store, &self.tally).await;
         self.tally.errands.run().await;
@@ -138,6 +146,7 @@ impl Flusher {
                             &mut self.sharing,
                             &mut self.skew,
                             &self.store,
+                            &self.tally,
                         ))
                         .await,
                     );
@@ -233,8 +242,9 @@ async fn share_salts_and_check_skew(
     sharing: &mut Sharing,
     skew: &mut SkewWatch,
     store: &dyn Store,
+    tally: &Tally,
 ) -> Result<(), Error> {
-    sharing.share(store, Timestamp::now()).await;
+    sharing.share(store, tally, Timestamp::now()).await;
     skew.observe(store.info().clock_skew);
     Ok(())
 }
@@ -278,21 +288,31 @@ impl SkewWatch {
 struct Sharing {
     salting: Salting,
     failing: bool,
+    has_hint: bool,
 }
 
 impl Sharing {
     const fn new(salting: Salting) -> Self {
-        Self { salting, failing: false }
+        Self { salting, failing: false, has_hint: false }
     }
 
     /// Requests the salts that are due at `now` from the store. If this fails, the next call will retry; in
     /// the meantime, this process uses a local salt.
-    async fn share(&mut self, store: &dyn Store, now: Timestamp) {
+    async fn share(&mut self, store: &dyn Store, tally: &Tally, now: Timestamp) {
         let mut shared = catch_panic(share(&self.salting.rotating, store, now)).await;
         if shared.is_ok() {
             shared = catch_panic(share(&self.salting.stable, store, now)).await;
         }
-        match (std::mem::replace(&mut self.failing, shared.is_err()), shared) {
+        let has_failed = std::mem::replace(&mut self.failing, shared.is_err());
+        let is_refused = shared.as_ref().is_err_and(|error| *error.kind() != ErrorKind::Unavailable);
+        // If the store accepts no batches either, this is already reported.
+        let has_hint = is_refused && has_failed && tally.is_accepted();
+        match (std::mem::replace(&mut self.has_hint, has_hint), has_hint) {
+            (false, true) => tally.hints.raise(Hint::SALT_NOT_SHARED),
+            (true, false) => tally.hints.withdraw(Hint::SALT_NOT_SHARED),
+            (false, false) | (true, true) => {}
+        }
+        match (has_failed, shared) {
             (false, Err(error)) => {
                 tracing::warn!(
                     ?error,

@@ -339,6 +339,11 @@ impl Tally {
         ledger
     }
 
+    /// Returns `true` if the latest flush of each shard succeeded.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.backlog.lock().delivery.accounts().iter().all(|account| account.failing().is_none())
+    }
+
     pub(crate) fn health(&self, connections: u64, clock_skew: Option<i64>) -> Health {
         let backlog = self.backlog.lock();
         let (mut pending, mut pending_cells) = (0, 0);

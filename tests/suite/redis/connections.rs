@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use counter_core::archive::Archive;
 use counter_core::document::DocumentStore;
 use counter_core::source::Commit;
 use counter_core::unstable::OwnClient;
@@ -13,9 +14,9 @@ use counter_core::unstable::fred::rustls::pki_types::pem::PemObject;
 use counter_core::unstable::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use counter_core::unstable::fred::rustls::{ClientConfig, RootCertStore};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::Agent;
 use counter_core::visits::store::Read;
-use counter_core::{Counters, RedisStore, Timestamp};
+use counter_core::visits::{Agent, Bin, Distribution, Measure, Measured};
+use counter_core::{Counters, MemoryStore, RedisStore, Timestamp};
 use tests::cluster::RedisCluster;
 use tests::process::example_command;
 use tests::tls::{Certificates, TlsRedis};
@@ -32,7 +33,8 @@ pub(crate) const PAGE: &str = include_str!("../../../counter-core/src/guide/redi
 async fn assert_it_counts(store: RedisStore) {
     let there = async || store.known(listed(&[precision(1)], "", 1)).await.is_ok();
     until("the store is connected", LIMIT, there).await;
-    let counters = Counters::builder(store.clone()).build().expect("good settings");
+    let counters = Counters::builder(store.clone()).distributions(Distribution::precisions());
+    let counters = counters.build().expect("good settings");
     let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::new([7; 16]));
     let sources = counters.sources();
     let salt = recorder.salt().expect("an hour and a day");
@@ -42,6 +44,8 @@ async fn assert_it_counts(store: RedisStore) {
         recorder.request(&[counter.hit().visitor(key.visitor(&[&n.to_le_bytes()]))], Agent::Human);
     }
     _ = salt.visitor(&[b"ann"]);
+    let time = [Bin::time(Duration::from_millis(5))];
+    recorder.measure_at(Measured { hits: &[counter.hit()], bins: &time }, Timestamp::now());
     flusher.flush().await.expect("it accepts batches");
     let hits = stats.ledger().hits;
     assert_eq!((hits.applied, hits.dropped.total()), (500, 0), "{hits:?}");
@@ -56,9 +60,19 @@ async fn assert_it_counts(store: RedisStore) {
     assert_eq!(total.expect("readable"), 500);
     let uniques = stats.uniques(&[name("hits")], precision(86_400), range).await.expect("readable");
     assert!((490..=510).contains(&uniques.visitors), "{uniques:?}");
-    count_at(&store, &["long ago".to_owned()], now.minus(400 * 86_400)).await;
+    // Reads of many buckets find out first which of them exist.
+    let (both, hours) = ([name("hits"), name("other")], now.minus(118 * 3600)..now.plus(1));
+    let uniques = stats.uniques(&both, precision(3600), hours.clone()).await.expect("readable");
+    assert!((490..=510).contains(&uniques.visitors), "{uniques:?}");
+    let times = stats.distribution(&both, precision(3600), hours, Measure::Time).await.expect("readable");
+    assert_eq!((times.buckets.len(), times.unreadable.len()), (1, 0), "{times:?}");
+    let archive = Archive::new(store.clone(), MemoryStore::new());
+    let copied = archive.copier(stats.grid()).copy_once(now).await.expect("it is readable");
+    assert_eq!(copied.unreadable, 0);
+    let long_ago = ["long ago", "label:referrer:long ago"].map(str::to_owned);
+    count_at(&store, &long_ago, now.minus(400 * 86_400)).await;
     let cleaned = cleaner.clean_once(now).await.expect("it cleans");
-    assert_eq!(cleaned.counters, 7);
+    assert_eq!(cleaned.counters, 14);
     assert!(store.replace("a", 0, b"content").await.expect("it takes documents").is_some());
 }
 

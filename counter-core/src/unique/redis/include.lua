@@ -1,30 +1,47 @@
 -- Adds items to an adaptive or HyperLogLog counter, and converts a set into registers if it gets too large.
 --
--- - KEYS: the counter
+-- - KEYS: the counter, and scratch (see apply.lua) if the counter can be a set
 -- - ARGV: maximum number of items in a set ('' if the counter is never a set, 0 to force a conversion), then
 --   the items
 --
 -- Returns the number of new items (for registers: items that raise a register), and 1 if the counter is still
--- a set. A key of an unrelated type fails at the command that reads it, i.e. before any write.
+-- a set. A key of an unrelated type fails at the command that reads it, i.e. before any write. If the server
+-- refuses a later command, the set stays as it was.
 
-local key, most = KEYS[1], tonumber(ARGV[1])
+local key, scratch, most = KEYS[1], KEYS[2], tonumber(ARGV[1])
 
 local function add(command)
-  local new = 0
+  local new = {}
   for at = 2, #ARGV do
-    new = new + redis.call(command, key, ARGV[at])
+    if redis.call(command, key, ARGV[at]) == 1 then
+      new[#new + 1] = ARGV[at]
+    end
   end
   return new
 end
 
 -- Starts with the registers of an empty HyperLogLog in the dense encoding, where the cached count is marked
--- as stale: filling sparse registers would dominate the conversion time. The key keeps the expiry, if any.
+-- as stale: filling sparse registers would dominate the conversion time. The key is only replaced when they are
+-- complete, and keeps the expiry, if any.
 local function convert()
   local items = redis.call('SMEMBERS', key)
   local empty = 'HYLL' .. string.rep('\0', 11) .. '\128' .. string.rep('\0', 12288)
-  redis.call('SET', key, empty, 'KEEPTTL')
+  redis.call('SET', scratch, empty, 'EX', 60)
   for at = 1, #items, 5000 do
-    redis.call('PFADD', key, unpack(items, at, math.min(at + 4999, #items)))
+    redis.call('PFADD', scratch, unpack(items, at, math.min(at + 4999, #items)))
+  end
+  redis.call('SET', key, redis.call('GET', scratch), 'KEEPTTL')
+end
+
+-- Converts the set, or removes these items and raises the error.
+local function convert_or_undo(new)
+  local is_complete, problem = pcall(convert)
+  redis.pcall('DEL', scratch)
+  if not is_complete then
+    for at = 1, #new, 5000 do
+      redis.pcall('SREM', key, unpack(new, at, math.min(at + 4999, #new)))
+    end
+    error(problem, 0)
   end
 end
 
@@ -32,11 +49,11 @@ if most and redis.call('TYPE', key).ok ~= 'string' then
   if most > 0 then
     local new = add('SADD')
     if redis.call('SCARD', key) <= most then
-      return { new, 1 }
+      return { #new, 1 }
     end
-    convert()
-    return { new, 0 }
+    convert_or_undo(new)
+    return { #new, 0 }
   end
-  convert()
+  convert_or_undo({})
 end
-return { add('PFADD'), 0 }
+return { #add('PFADD'), 0 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::Archive;
 use super::binding::Binding;
+use super::{Archive, State};
 use crate::error::{Error, ErrorKind};
 use crate::family::future::StoreFuture;
 use crate::log::unwind::emit;
@@ -45,6 +45,8 @@ const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// If the far store has replied during this time, we read it without checking first.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time for which the health reports that the far store refused a read.
+const REFUSAL_HINT_TTL: Duration = Duration::from_secs(60);
 /// Time to wait for a check. A read can take longer.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -81,17 +83,37 @@ impl Archive {
         let time = timeout(CHECK_TIMEOUT, self.far.time()).await;
         let timed_out = |_| Err(Error::new(ErrorKind::Unavailable).caused_by("timed out"));
         self.noted(time.unwrap_or_else(timed_out)).map_err(|error| unavailable(&error))?;
-        self.check_once().await.map_err(|error| unavailable(&error))
+        let checked = self.check_once().await;
+        if let Err(error) = &checked
+            && *error.kind() == ErrorKind::Rejected
+            && !self.is_foreign()
+        {
+            self.note_refusal(error);
+        }
+        checked.map_err(|error| unavailable(&error))
     }
 
     /// Notes whether the far store could be read.
     fn noted<T>(&self, read: Result<T, Error>) -> Result<T, Error> {
         match &read {
-            // Other errors only affect this read.
             Err(error) if *error.kind() == ErrorKind::Unavailable => self.note_failure(error),
+            Err(error) if *error.kind() == ErrorKind::Rejected => {
+                self.note_reply();
+                self.note_refusal(error);
+            }
+            // Other errors only affect this read.
             _ => self.note_reply(),
         }
         read
+    }
+
+    /// Notes that the far store refused a read, e.g. because of a missing permission. Other reads may be
+    /// permitted, so they are still tried.
+    fn note_refusal(&self, error: &Error) {
+        let before = self.state().far_refused_at.replace(Instant::now());
+        if before.is_none_or(|at| at.elapsed() >= REFUSAL_HINT_TTL) {
+            emit(|| tracing::warn!(?error, "the archive refuses a read: older buckets are unknown"));
+        }
     }
 
     fn note_failure(&self, error: &Error) {
@@ -136,6 +158,14 @@ impl Archive {
         let settled = state.settled.get(&precision).filter(|_| kind == Kind::Counts);
         let settled = settled.map_or(oldest, |settled| oldest.min(*settled));
         NearBuckets { precision, first: far.oldest(now), oldest, settled }
+    }
+}
+
+impl State {
+    /// Returns `true` if the far store can't be read, or refuses some reads.
+    pub(super) fn is_far_unreadable(&self) -> bool {
+        let is_refused = self.far_refused_at.is_some_and(|at| at.elapsed() < REFUSAL_HINT_TTL);
+        is_refused || self.far_failure.is_some()
     }
 }
 

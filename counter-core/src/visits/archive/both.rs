@@ -99,15 +99,20 @@ impl Read for Archive {
         let differing = self.last_audit().map(|audit| left(&audit));
         let (mut info, far, state) = (self.near.info(), self.far.info(), self.state());
         info.reach = Some(&self.far_grid);
+        let is_foreign = matches!(state.binding, Some(Binding::Foreign(..)));
         info.archive = Some(ArchiveHealth {
             waiting_buckets: state.waiting,
             unreadable: state.unreadable.values().sum(),
             differing,
-            is_foreign: matches!(state.binding, Some(Binding::Foreign(..))),
+            is_foreign,
         });
         let far_only: Vec<_> = far.hints.into_iter().filter(|hint| !info.hints.contains(hint)).collect();
         info.hints.extend(far_only);
-        info.hints.extend(state.far_failure.is_some().then_some(Hint::ARCHIVE_UNREADABLE));
+        let hints = [
+            (state.is_far_unreadable(), Hint::ARCHIVE_UNREADABLE),
+            (state.is_copy_failing && !is_foreign, Hint::ARCHIVE_NOT_COPIED),
+        ];
+        info.hints.extend(hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint));
         info
     }
 

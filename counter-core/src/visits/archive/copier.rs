@@ -134,6 +134,12 @@ impl Copier {
     /// # Cancel safety
     /// If you drop the future, the next pass will do the rest.
     pub async fn copy_once(&mut self, now: Timestamp) -> Result<Copied, Error> {
+        let copied = self.copy_closed(now).await;
+        self.archive.state().is_copy_failing = copied.is_err();
+        copied
+    }
+
+    async fn copy_closed(&mut self, now: Timestamp) -> Result<Copied, Error> {
         let mut copied = Copied::default();
         self.archive.check().await?;
         let far = &self.archive.far;

@@ -20,7 +20,8 @@ pub struct Health {
     pub since_acknowledged: Option<Duration>,
     /// Time for which all attempts to flush have failed. This is `None` if the last attempt succeeded, or if
     /// the store acknowledged some of the batches, e.g. because the link is too slow for all of them. If there is
-    /// nothing to send, the flusher reads from the store every 5 s to find out.
+    /// nothing to send, the flusher reads from the store every 5 s to find out. The same applies to hits of
+    /// exited processes in a [spool](crate::guide::spool).
     pub failing_for: Option<Duration>,
     /// Error of the latest attempt; `None` when it succeeded.
     pub last_error: Option<String>,

@@ -107,6 +107,12 @@ impl Hint {
         "The archive cannot be read, so buckets that have left the retention of the store are unknown.",
         "Find the reason in the log. The archive will be read and written again as soon as it replies.",
     );
+    /// The hint that copying into the archive fails.
+    pub const ARCHIVE_NOT_COPIED: Self = Self::new(
+        "archive_not_copied",
+        "Closed buckets cannot be copied into the archive. They stay in the store, for at most twice the retention.",
+        "Find the reason in the log, e.g. a missing permission. The next pass that succeeds will copy them.",
+    );
     /// The hint that parts of the near store can't be read, and are missing in the archive.
     pub const ARCHIVE_INCOMPLETE: Self = Self::new(
         "archive_incomplete",
@@ -158,6 +164,18 @@ impl Hint {
         "visitors_unreadable",
         "The store server does not use the HyperLogLog encoding of Redis, so visitors cannot be read. Hits are not affected.",
         "Use Redis or Valkey as the store, or do not count visitors.",
+    );
+    /// The hint that the server of the store refuses commands that the cleaner or reads need.
+    pub const COMMANDS_REFUSED: Self = Self::new(
+        "commands_refused",
+        "The store server refuses commands to remove old data or to read visitors (EXISTS, HDEL, HSET or ZREM). Hits are not affected.",
+        "Permit the commands listed in the log.",
+    );
+    /// The hint that the store refuses the visitor salts.
+    pub const SALT_NOT_SHARED: Self = Self::new(
+        "salt_not_shared",
+        "The store refuses the visitor salt, so a person who reaches several processes counts as several visitors.",
+        "Find the reason in the log, e.g. a missing permission for the key or table of the salts.",
     );
 
     /// Creates a hint.

@@ -54,6 +54,8 @@ pub(crate) struct SpoolAccount {
     pub(crate) leftovers: usize,
     pub(crate) written: Option<Instant>,
     pub(crate) failing: Option<(Instant, String)>,
+    /// Time since which the hits of leftovers could not be sent, and the latest error of the store.
+    pub(crate) refused: Option<(Instant, String)>,
 }
 
 /// Minimum `high_water`, in cells.
@@ -200,7 +202,9 @@ impl<F> Queues<F> {
         let shards = || self.waiting.iter().zip(accounts);
         let waiting = shards().filter(|shard| hits(*shard) > 0).map(|(_, account)| account.attempted);
         let stalled = waiting.chain(next).min().map(|since| since.elapsed());
-        let errors = || accounts.iter().filter_map(Account::failing);
+        let refused = self.spool.as_ref().and_then(|spool| spool.refused.as_ref());
+        let refused = refused.map(|(since, error)| (Some(*since), &**error));
+        let errors = || accounts.iter().filter_map(Account::failing).chain(refused);
         let failing = errors().filter_map(|(since, error)| Some((since?, error))).min();
         let last_error = failing.map(|(_, error)| error).or_else(|| errors().map(|(_, error)| error).next());
         let acknowledged = accounts.iter().filter_map(|account| account.acknowledged).max();

@@ -108,6 +108,7 @@ impl Recovery {
     pub(crate) async fn recover(&mut self) -> Result<(), Error> {
         let recovered = catch_panic(self.recover_all()).await;
         let failed = recovered.as_ref().err();
+        self.note_refusal(failed.filter(|error| *error.kind() != ErrorKind::Io));
         if std::mem::replace(&mut self.is_failing, failed.is_some()) != failed.is_some() {
             emit(|| match failed {
                 Some(error) => {
@@ -117,6 +118,14 @@ impl Recovery {
             });
         }
         recovered
+    }
+
+    /// Records whether the store accepts the hits, for the health.
+    fn note_refusal(&self, error: Option<&Error>) {
+        self.tally.backlog.spool(|spool| {
+            let since = spool.refused.take().map_or_else(Instant::now, |(since, _)| since);
+            spool.refused = error.map(|error| (since, format!("{error:?}")));
+        });
     }
 
     /// Checks whether the store has the hits of sent files, and removes the files.

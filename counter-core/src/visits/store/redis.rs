@@ -26,7 +26,7 @@ use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
-use crate::redis::{Client, Script, has_code};
+use crate::redis::{Client, RefusedCommand, Script, has_code};
 use crate::time::{Bucket, Grid, Kind, Precision, Precisions, Timestamp};
 use crate::visits::ledger::Hint;
 
@@ -73,6 +73,7 @@ impl RedisVisits {
 fn is_needed(command: &str, batch: &Batch) -> bool {
     match command {
         "HINCRBY" | "HSETNX" | "ZADD LT" | "SET" => true,
+        "HSET" | "ZREM" => batch.fence.is_source(),
         "PFADD" | "PFMERGE" | "DEL" => batch.visitors().next().is_some(),
         "EXPIREAT" => batch.cells.iter().any(|cell| cell.count().is_none()),
         _ => false,
@@ -148,6 +149,7 @@ impl Read for RedisVisits {
             [
                 (server.is_outdated == Some(true), Hint::STORE_OUTDATED),
                 (server.hyperloglogs == Some(false), Hint::VISITORS_UNREADABLE),
+                (server.refused.iter().any(RefusedCommand::is_for_upkeep), Hint::COMMANDS_REFUSED),
             ]
         });
         let hints = [(is_replica, Hint::STORE_IS_REPLICA)].into_iter().chain(known.into_iter().flatten());

@@ -6,7 +6,8 @@
 --   of the part in the block, number of parts in a block
 --
 -- Returns {1, count, now, 1} if the amount was added, {0, count, now, parts} if not, with the number of parts
--- after which it will fit, and {2, 0, now, 0} if the part is not open at `now`, the server time.
+-- after which it will fit, and {2, 0, now, 0} if the part is not open at `now`, the server time. If the server
+-- refuses a write, the earlier ones are undone, so that a retry does not count twice and sets the expiry.
 
 local now = tonumber(redis.call('TIME')[1])
 if now < tonumber(ARGV[3]) or now >= tonumber(ARGV[4]) then
@@ -43,8 +44,21 @@ if sum + amount > limit then
   end
 end
 local count = redis.call('HINCRBY', KEYS[2], ARGV[6], ARGV[1])
-redis.call('HINCRBY', KEYS[2], ARGV[6] .. 'e', sum + amount - count)
-if is_new then
-  redis.call('EXPIREAT', KEYS[2], ARGV[2])
+local is_complete, problem = pcall(function()
+  redis.call('HINCRBY', KEYS[2], ARGV[6] .. 'e', sum + amount - count)
+  if is_new then
+    redis.call('EXPIREAT', KEYS[2], ARGV[2])
+  end
+end)
+if not is_complete then
+  if known[1] then
+    redis.pcall('HINCRBY', KEYS[2], ARGV[6], '-' .. ARGV[1])
+  else
+    redis.pcall('HDEL', KEYS[2], ARGV[6])
+  end
+  if not known[2] then
+    redis.pcall('HDEL', KEYS[2], ARGV[6] .. 'e')
+  end
+  error(problem, 0)
 end
 return {1, sum + amount, now, 1}

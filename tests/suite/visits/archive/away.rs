@@ -6,10 +6,11 @@ use std::time::Duration;
 use counter_core::archive::Archive;
 use counter_core::stores::Shard;
 use counter_core::time::Retention;
+use counter_core::unstable::sqlx::{self, PgPool};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::store::Read;
 use counter_core::visits::{Bin, Distribution, Hint, Measure, Measured};
-use counter_core::{Counters, ErrorKind, MemoryStore, RedisStore, Stats, Store, Timestamp};
+use counter_core::{Counters, ErrorKind, MemoryStore, RedisStore, SqlStore, Stats, Store, Timestamp};
 use tests::{FaultProxy, LIMIT, Postgres, RedisServer, until, within};
 
 use crate::stores;
@@ -161,4 +162,50 @@ async fn names_in_the_archive_of_another_store_are_not_listed() {
     assert!(stats.contains_counters(&[name("/")]).await.expect("the same")[0].is_err());
     let all = other.counted(Shard::default(), Some("far:".to_owned())).await.expect("the same");
     assert_eq!((all.counters, all.unreadable.len()), (vec![], 1));
+}
+
+/// A database whose tables belong to the user `archive`, and the pool of an administrator.
+async fn far_of_user(server: &Postgres) -> (SqlStore, PgPool) {
+    let url = server.database();
+    let admin = PgPool::connect(&url).await.expect("it exists");
+    run(&admin, "CREATE ROLE archive LOGIN").await;
+    run(&admin, "GRANT ALL ON SCHEMA public TO archive").await;
+    (stores::sql(&url.replacen("postgres@", "archive@", 1)).await, admin)
+}
+
+async fn run(admin: &PgPool, statement: &'static str) {
+    sqlx::query(statement).execute(admin).await.expect("a superuser may do this");
+}
+
+#[tokio::test]
+async fn a_far_store_that_refuses_a_read_causes_a_hint() {
+    let (server, redis, now) = (Postgres::start(), RedisServer::start(), Timestamp::now());
+    let (far, admin) = far_of_user(&server).await;
+    let archive = Archive::new(store(&redis.url()).await, far);
+    let mut counters = counters(archive.clone());
+    count(&mut counters, now).await;
+    let stats = counters.stats();
+    archive.copier(stats.grid()).copy_once(Timestamp::now()).await.expect("it is permitted");
+    run(&admin, "ALTER TABLE access_sample OWNER TO postgres").await;
+    let (home, years) = (name("/"), now.minus(400 * 86_400)..now);
+    let series = stats.series(&home, precision(86_400), years).await.expect("the rest is known");
+    assert!(series.unreadable.is_some(), "{series:?}");
+    assert_eq!(stats.health().hints, [Hint::ARCHIVE_UNREADABLE]);
+}
+
+#[tokio::test]
+async fn a_copy_that_is_refused_causes_a_hint() {
+    let (server, redis, now) = (Postgres::start(), RedisServer::start(), Timestamp::now());
+    let (far, admin) = far_of_user(&server).await;
+    let archive = Archive::new(store(&redis.url()).await, far);
+    let mut counters = counters(archive.clone());
+    count(&mut counters, now).await;
+    let stats = counters.stats();
+    let mut copier = archive.copier(stats.grid());
+    run(&admin, "ALTER TABLE access_lease OWNER TO postgres").await;
+    copier.copy_once(Timestamp::now()).await.expect_err("it is refused");
+    assert_eq!(stats.health().hints, [Hint::ARCHIVE_NOT_COPIED]);
+    run(&admin, "ALTER TABLE access_lease OWNER TO archive").await;
+    copier.copy_once(Timestamp::now()).await.expect("it is permitted");
+    assert_eq!(stats.health().hints, []);
 }

@@ -14,7 +14,12 @@ for key = 2, #KEYS, 2 do
   if redis.pcall('GET', lease) == ARGV[1] then
     redis.call('DEL', lease, copy)
     redis.call('HSET', copy, unpack(ARGV, at, at + words - 1))
-    redis.call('PEXPIRE', copy, lives)
+    local is_complete, problem = pcall(redis.call, 'PEXPIRE', copy, lives)
+    if not is_complete then
+      -- A copy must not last forever.
+      redis.call('DEL', copy)
+      error(problem, 0)
+    end
     kept = kept + 1
   end
   at = at + words

@@ -27,23 +27,27 @@ local function number(value)
   return string.format('%.0f', value)
 end
 
--- Raises an error unless it is about the type of a key, which is not ours to clean.
-local function check(reply)
-  if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+-- Calls a command. Returns nil if the key has a different type, because then it is not ours to clean.
+local function try(...)
+  local is_complete, reply = pcall(redis.call, ...)
+  if is_complete then
+    return reply
+  end
+  if not string.find(type(reply) == 'table' and reply.err or reply, 'WRONGTYPE', 1, true) then
     error(reply, 0)
   end
 end
 
 -- Removes up to 100 sources with an expired life, only by the server clock.
-local ended = redis.pcall('ZRANGEBYSCORE', KEYS[5], '-inf', number(time), 'LIMIT', 0, 100)
-check(ended)
+local ended = try('ZRANGEBYSCORE', KEYS[5], '-inf', number(time), 'LIMIT', 0, 100) or {}
 if #ended > 0 then
   local positions = {}
   for _, source in ipairs(ended) do
     positions[#positions + 1] = ARGV[4] .. source
   end
+  -- If a command is refused, the sources are still due.
+  try('HDEL', KEYS[4], unpack(ended))
   redis.call('DEL', unpack(positions))
-  redis.pcall('HDEL', KEYS[4], unpack(ended))
   redis.call('ZREM', KEYS[5], unpack(ended))
   budget = budget - 3 * #ended
 end
@@ -98,7 +102,7 @@ local function forget_value(name)
     end
   end
   budget = budget - #precisions
-  check(redis.pcall('HDEL', KEYS[6], name))
+  try('HDEL', KEYS[6], name)
 end
 
 -- Moves the newest sample to the front if many more hits are expected in this bucket. Redis searches a small
@@ -142,8 +146,7 @@ end
 local function clean(member, score)
   local limit = limit_of(string.match(member, '^(%d+@?%d*):'))
   local key = ARGV[3] .. member
-  local size = limit and redis.pcall('HLEN', key)
-  check(size)
+  local size = limit and try('HLEN', key)
   if type(size) ~= 'number' then
     -- This key is not a hash, so it is not ours to clean.
     redis.call('ZREM', KEYS[2], member)
@@ -174,8 +177,9 @@ local function clean(member, score)
   removed = removed + gone
   if gone == size then
     redis.call('ZREM', KEYS[1], member)
-    redis.call('ZREM', KEYS[2], member)
+    -- If this is refused, the member is still due.
     forget_value(string.match(member, ':(.*)$'))
+    redis.call('ZREM', KEYS[2], member)
     forgotten = forgotten + 1
     return nil
   end

@@ -1,8 +1,9 @@
 //! Visits via transactions, with the same guarantees, for servers that don't permit scripts.
 //!
-//! A batch takes five more round trips, and each bucket takes three commands instead of one. There are three
+//! A batch takes five more round trips, and each bucket takes three commands instead of one. There are four
 //! differences to the scripts:
 //!
+//! - If a batch is undone, new buckets and lifetimes stay, with a count of 0.
 //! - Counters written by other programs are not adopted by the cleaner.
 //! - If the reply is lost, the list of keys that rejected the batch is lost as well.
 //! - Lifetimes include hits that were rejected by all keys.
@@ -15,10 +16,11 @@ use fred::types::Value;
 use super::RedisVisits;
 use super::keys::Keys;
 use super::writers::MARK;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
+use crate::log::unwind::emit;
 use crate::redis::{Command, Connection, Transaction, args, has_code, unavailable};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Precision, Precisions, Timestamp};
@@ -36,6 +38,8 @@ use crate::visits::store::write::Cleaned;
 const MAX_MEMBERS: usize = 20;
 /// Maximum number of sources to remove in a call.
 const MAX_SOURCES: usize = 20;
+/// The value of a missing fence.
+const NO_FENCE: &str = "0";
 
 pub(crate) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
     let keys = store.keys(batch.shard);
@@ -57,16 +61,16 @@ async fn apply_at(
     let sent = Timestamp::now();
     let time = transaction.time().await?;
     store.skew.measure(sent, time, Timestamp::now());
-    let stored = text(&transaction, "GET", args([fence])).await?.unwrap_or_default();
+    let stored = text(&transaction, "GET", args([fence])).await?.unwrap_or_else(|| NO_FENCE.to_owned());
     // If the server used to permit scripts, the fence can be followed by remarks.
     let (found, remarks) = stored.split_once(' ').unwrap_or((&stored, ""));
     let retained: StoredFence = found.parse().unwrap_or_default();
     let writer = batch.fence.writer.to_string();
-    let mut found = retained;
+    let (mut found, mut copy) = (retained, None);
     if batch.fence.is_source() {
-        let copy = text(&transaction, "HGET", args([&keys.sources, &writer])).await?;
-        let copy = copy.and_then(|copy| copy.parse().ok());
-        found.sequence = found.sequence.max(copy.unwrap_or(0));
+        copy = text(&transaction, "HGET", args([&keys.sources, &writer])).await?;
+        let position = copy.as_ref().and_then(|copy| copy.parse().ok());
+        found.sequence = found.sequence.max(position.unwrap_or(0));
     }
     let remarks = || {
         Some(remarks)
@@ -87,21 +91,105 @@ async fn apply_at(
     // If an abandoned attempt to send this batch has been applied after all, the fence has changed, and this
     // will do nothing.
     let next = batch.fence.applied_to(found).to_string();
-    let mut commands = vec![(Target::Index, ("SET", args([fence, &next])))];
-    marks(keys, batch, &next, time, &mut commands);
-    let max_start = time.plus(MAX_FUTURE_SECONDS);
-    for (index, cell) in batch.cells.iter().enumerate().filter(|(_, cell)| cell.start <= max_start) {
-        let mut push = |target: fn(usize) -> Target, name, args| commands.push((target(index), (name, args)));
-        match &cell.value {
-            stored::Value::Count(count) => add_count(keys, batch, cell, *count, &mut push),
-            stored::Value::Visitors(raised) => add_visitors(keys, batch, cell, raised, &mut push),
-            stored::Value::Distribution(bins) => add_bins(keys, batch, cell, bins, &mut push),
-        }
-    }
-    let (parts, commands): (Vec<_>, Vec<_>) = commands.into_iter().unzip();
+    let attempt = Attempt { keys, fence, batch, time, stored, copy, next };
+    let (parts, commands): (Vec<_>, Vec<_>) = attempt.commands().into_iter().unzip();
     let replies = transaction.execute_for_integers(commands).await?;
     let replies = replies.ok_or_else(|| unavailable("another attempt to send this batch was in progress"))?;
-    Ok(ApplyOutcome::Applied(remarks_of(batch, max_start, parts.into_iter().zip(replies))))
+    let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
+    if let Some(refusal) = errors.find(|message| reason(message).is_none()) {
+        // The permissions have changed since the commands were queued.
+        match attempt.undo(server, &replies).await {
+            Ok(()) => return Err(Error::new(ErrorKind::Rejected).caused_by(refusal.clone())),
+            Err(error) => {
+                emit(|| {
+                    tracing::error!(?error, refusal, "a batch that was refused in part cannot be undone");
+                });
+            }
+        }
+    }
+    Ok(ApplyOutcome::Applied(remarks_of(batch, max_start(time), parts.into_iter().zip(replies))))
+}
+
+/// An attempt to apply a batch in a transaction.
+struct Attempt<'a> {
+    keys: &'a Keys,
+    fence: &'a str,
+    batch: &'a Batch,
+    time: Timestamp,
+    /// The value of the fence before the batch.
+    stored: String,
+    /// The copy in the list of sources before the batch.
+    copy: Option<String>,
+    /// The value of the fence after the batch.
+    next: String,
+}
+
+impl Attempt<'_> {
+    /// Returns the commands. The first one changes the fence.
+    fn commands(&self) -> Vec<(Target, Command)> {
+        let Self { keys, fence, batch, time, next, .. } = self;
+        let mut commands = vec![(Target::Index, ("SET", args([fence, next])))];
+        marks(keys, batch, next, *time, &mut commands);
+        let max_start = max_start(*time);
+        for (index, cell) in batch.cells.iter().enumerate().filter(|(_, cell)| cell.start <= max_start) {
+            let mut push =
+                |target: fn(usize) -> Target, name, args| commands.push((target(index), (name, args)));
+            match &cell.value {
+                stored::Value::Count(count) => add_count(keys, batch, cell, *count, &mut push),
+                stored::Value::Visitors(raised) => add_visitors(keys, batch, cell, raised, &mut push),
+                stored::Value::Distribution(bins) => add_bins(keys, batch, cell, bins, &mut push),
+            }
+        }
+        commands
+    }
+
+    /// Undoes the commands that were executed, given all replies. Visitors are not removed, because they can't be
+    /// counted twice.
+    async fn undo(&self, server: &Connection, replies: &[Result<Option<i64>, String>]) -> Result<(), Error> {
+        let Self { fence, stored, next, .. } = self;
+        let transaction = server.watch(fence).await?;
+        let found = text(&transaction, "GET", args([fence])).await?.unwrap_or_else(|| NO_FENCE.to_owned());
+        let is_fence_set = replies.first().is_some_and(Result::is_ok);
+        if found != *(if is_fence_set { next } else { stored }) {
+            transaction.abandon().await?;
+            return Err(unavailable("another attempt to send this batch was in progress"));
+        }
+        let executed = self.commands().into_iter().zip(replies).filter(|(_, reply)| reply.is_ok());
+        let undoing = executed.filter_map(|((_, command), _)| self.opposite(command)).collect();
+        match transaction.execute(undoing).await?.map(|errors| errors.into_iter().flatten().next()) {
+            Some(None) => Ok(()),
+            Some(Some(message)) => Err(Error::new(ErrorKind::Rejected).caused_by(message)),
+            None => Err(unavailable("another attempt to send this batch was in progress")),
+        }
+    }
+
+    /// Returns the command that undoes a command, if it is needed.
+    fn opposite(&self, (name, mut arguments): Command) -> Option<Command> {
+        let last = arguments.pop()?;
+        match name {
+            "SET" if arguments == args([self.fence]) => {
+                arguments.push((&self.stored).into());
+                Some((name, arguments))
+            }
+            // The position of a source.
+            "HSET" => {
+                let copy = self.copy.as_ref().map(Value::from);
+                let name = if copy.is_some() { name } else { "HDEL" };
+                arguments.extend(copy);
+                Some((name, arguments))
+            }
+            "HINCRBY" => {
+                arguments.push(format!("-{}", last.as_str()?).into());
+                Some((name, arguments))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns the latest start that is not too far ahead of the store clock.
+const fn max_start(time: Timestamp) -> Timestamp {
+    time.plus(MAX_FUTURE_SECONDS)
 }
 
 /// Reads a string. Returns `None` if the key is missing or has a different type.
@@ -158,7 +246,7 @@ fn remarks_of(
             (Target::Cell(cell), Err(message)) => (Part::Cell(cell), message),
             (Target::Index | Target::Lifetime(_), Err(message)) => (Part::Index, message),
         };
-        rejected.insert(part, (reason(&message), Some(message)));
+        rejected.insert(part, (reason(&message).unwrap_or(DropReason::Other), Some(message)));
     }
     let cells = batch.cells.iter().enumerate().filter(|(_, cell)| cell.start > max_start);
     rejected.extend(cells.map(|(index, _)| (Part::Cell(index), (DropReason::Ahead, None))));
@@ -237,15 +325,19 @@ fn add_bins(keys: &Keys, batch: &Batch, cell: &Cell, bins: &[(Bin, u64)], push: 
     }
 }
 
-fn reason(message: &str) -> DropReason {
-    if message.contains("WRONGTYPE") {
-        DropReason::WrongType
+/// Returns the reason for an error that is about the value of a key. Any other error is a refusal, i.e. about this
+/// user or server.
+fn reason(message: &str) -> Option<DropReason> {
+    if message.contains("WRONGTYPE") || message.contains("wrong kind of value") {
+        Some(DropReason::WrongType)
+    } else if message.contains("INVALIDOBJ") {
+        Some(DropReason::Other)
     } else if message.contains("not an integer") {
-        DropReason::NotANumber
+        Some(DropReason::NotANumber)
     } else if message.contains("overflow") {
-        DropReason::OutOfRange
+        Some(DropReason::OutOfRange)
     } else {
-        DropReason::Other
+        None
     }
 }
 
