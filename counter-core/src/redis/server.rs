@@ -62,7 +62,7 @@ impl RefusedCommand {
     fn consequence(&self) -> &'static str {
         match self.command {
             "EXISTS" => "visitors can't be read",
-            _ if self.is_for_upkeep() => "old data will not be removed",
+            _ if self.is_for_upkeep() => "old data will not be removed, and logs will wait",
             _ => "batches will wait",
         }
     }

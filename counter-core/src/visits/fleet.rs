@@ -62,6 +62,8 @@ use crate::family::future::StoreFuture;
 #[derive(Clone)]
 pub struct Fleet {
     home: Arc<dyn Store>,
+    /// Sites that are not read, but whose stores must not be those of other sites.
+    earlier: Vec<Site>,
     sites: Vec<Site>,
     timeout: Duration,
     shares_visitors: bool,
@@ -114,12 +116,14 @@ impl Fleet {
     }
 
     fn of(home: Arc<dyn Store>, site: Site) -> Self {
-        Self { home, sites: vec![site], timeout: TIMEOUT, shares_visitors: false }
+        Self { home, earlier: Vec::new(), sites: vec![site], timeout: TIMEOUT, shares_visitors: false }
     }
 
-    /// Creates a fleet of one site of another fleet, which is read with the same timeout and checks.
-    pub(super) fn single(site: Site) -> Self {
-        Self::of(Arc::clone(&site.store), site)
+    /// Creates a fleet of the last of these sites of another fleet. Like there, it can't be read if it has the store of an
+    /// earlier one.
+    pub(super) fn single(sites: &[Site]) -> Option<Self> {
+        let (site, earlier) = sites.split_last()?;
+        Some(Self { earlier: earlier.to_vec(), ..Self::of(Arc::clone(&site.store), site.clone()) })
     }
 
     /// Adds a site.
@@ -156,7 +160,7 @@ impl Fleet {
         read: impl Fn(&'a dyn Store) -> StoreFuture<'a, T>,
     ) -> Result<Replies<T>, Error> {
         let (mut all, mut failed) = (Vec::new(), Vec::new());
-        for (site, reply) in self.sites.iter().zip(Site::read_all(&self.sites, read).await) {
+        for (site, reply) in self.sites.iter().zip(Site::read_all(&self.earlier, &self.sites, read).await) {
             match reply {
                 Ok(reply) => all.push(reply),
                 Err(error) => failed.push((site.name(), error)),

@@ -189,8 +189,8 @@ impl Stats {
     /// Returns a handle to read a single site of a [fleet](crate::fleet). Returns `None` if the name is unknown.
     #[must_use]
     pub fn of_site(&self, name: &str) -> Option<Self> {
-        let site = self.sites().iter().find(|site| site.name() == name)?;
-        Some(self.over(Arc::new(Fleet::single(site.clone()))))
+        let place = self.sites().iter().position(|site| site.name() == name)?;
+        Some(self.over(Arc::new(Fleet::single(&self.sites()[..=place])?)))
     }
 
     /// Checks whether each site can be read and fits the [fleet](crate::fleet), in the order of [`sites`](Self::sites). A read
@@ -216,7 +216,7 @@ impl Stats {
     /// The result of a site is [`Rejected`](ErrorKind::Rejected) if it does not fit: its buckets are
     /// [different](crate::visits::GridMismatch), or it is the store of an earlier site. Otherwise it can't be read now.
     pub async fn check_sites(&self) -> Vec<Result<(), Error>> {
-        Site::read_all(self.sites(), |_| Box::pin(async { Ok(()) })).await
+        Site::read_all(&[], self.sites(), |_| Box::pin(async { Ok(()) })).await
     }
 
     fn over(&self, store: Arc<dyn Store>) -> Self {

@@ -186,8 +186,19 @@ async fn a_site_that_does_not_fit_has_no_numbers() {
     Site::open(shop.clone()).record("hits", Timestamp::now(), 3).await;
     let fleet =
         Fleet::reader(MemoryStore::new(), "shop", shop.clone()).site("copy", shop).expect("two names");
-    let page = send(&Site::open(fleet).router, "/admin/stats?period=7d", None).await.body;
+    let router = Site::open(fleet).router;
+    let page = send(&router, "/admin/stats?period=7d", None).await.body;
     assert_eq!(sites(&page), ["shop 3 Hits", "copy – Cannot be read"]);
+    // Its page does not make it a part of the sum.
+    let of_site = send(&router, "/admin/stats?period=7d&site=copy", None).await;
+    assert_eq!(of_site.status, StatusCode::SERVICE_UNAVAILABLE, "{}", of_site.body);
+    assert!(
+        of_site.body.contains("Site copy cannot be read: the store of copy is that of shop"),
+        "{}",
+        of_site.body
+    );
+    let page = send(&router, "/admin/stats?period=7d", None).await.body;
+    assert_eq!(card(&page, "total"), "Hits 3");
 }
 
 #[tokio::test]

@@ -318,4 +318,10 @@ async fn a_period_is_not_covered_if_counting_may_have_begun_late_on_its_first_da
         let coverage = stats.coverage(&hits, period, now).await.expect("readable");
         assert_eq!(coverage, [expected], "{first} to {last} days ago");
     }
+    // A quiet hour does not mean that counting began after it.
+    let hour = precision(3600).bucket(now).start.minus(3600);
+    counters.recorder().record_at(counters.recorder().counter("hits"), None, hour.plus(1800), ONE);
+    counters.flush().await.expect("in memory");
+    let coverage = stats.coverage(&hits, hour..hour.plus(3600), now).await.expect("readable");
+    assert_eq!(coverage, [Coverage::Complete]);
 }

@@ -33,26 +33,31 @@ local function convert()
   redis.call('SET', key, redis.call('GET', scratch), 'KEEPTTL')
 end
 
--- Converts the set, or removes these items and raises the error.
+-- Converts the set if it is too large. If this is refused, removes these items and raises the error. Returns 1 if the counter
+-- is still a set.
 local function convert_or_undo(new)
-  local is_complete, problem = pcall(convert)
-  redis.pcall('DEL', scratch)
+  local is_complete, problem = pcall(function()
+    if most > 0 and redis.call('SCARD', key) <= most then
+      return 1
+    end
+    convert()
+    redis.call('DEL', scratch)
+    return 0
+  end)
   if not is_complete then
+    redis.pcall('DEL', scratch)
     for at = 1, #new, 5000 do
       redis.pcall('SREM', key, unpack(new, at, math.min(at + 4999, #new)))
     end
     error(problem, 0)
   end
+  return problem
 end
 
 if most and redis.call('TYPE', key).ok ~= 'string' then
   if most > 0 then
     local new = add('SADD')
-    if redis.call('SCARD', key) <= most then
-      return { #new, 1 }
-    end
-    convert_or_undo(new)
-    return { #new, 0 }
+    return { #new, convert_or_undo(new) }
   end
   convert_or_undo({})
 end

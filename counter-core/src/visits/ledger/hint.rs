@@ -168,7 +168,7 @@ impl Hint {
     /// The hint that the server of the store refuses commands that the cleaner or reads need.
     pub const COMMANDS_REFUSED: Self = Self::new(
         "commands_refused",
-        "The store server refuses commands to remove old data or to read visitors (EXISTS, HDEL, HSET or ZREM). Hits are not affected.",
+        "The store server refuses commands to remove old data, to read visitors or to count logs (EXISTS, HDEL, HSET or ZREM).",
         "Permit the commands listed in the log.",
     );
     /// The hint that the store refuses the visitor salts.

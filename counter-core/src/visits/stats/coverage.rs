@@ -79,7 +79,10 @@ impl Stats {
         // Counting may have begun at the end of the first bucket, unless it has hits before the period.
         let latest = period.start.plus(length / TOLERANCE).minus(within.precision.as_seconds().into());
         let latest = latest.max(period.start.minus(1));
-        let within = (within, range);
+        // The buckets before the period may end some time before it.
+        let end_before = before.as_ref().map_or(period.start, |(_, range)| range.end);
+        let start = end_before.max(within.oldest(now)).min(period.start);
+        let within = (within, start..range.end);
         let sites = self.store.info().sites;
         let reads = [Some(&within), before.as_ref()].into_iter().flatten();
         let samples = reads.map(|(read, range)| buckets(read.precision, range)).sum::<u64>();
@@ -89,7 +92,7 @@ impl Stats {
             let read = |store| first_buckets(store, counters, &within, before.as_ref());
             let replies = match sites.is_empty() {
                 true => vec![Ok(read(&*self.store).await?)],
-                false => Site::read_all(sites, read).await,
+                false => Site::read_all(&[], sites, read).await,
             };
             let mut coverage = vec![Coverage::Complete; counters.len()];
             for reply in replies {
@@ -107,8 +110,7 @@ impl Stats {
     }
 }
 
-/// Returns the buckets before a period in which to look for hits: the coarsest that are retained, and not longer than the
-/// period, because the last one may end before the period.
+/// Returns the buckets before a period in which to look for hits: the coarsest that are retained.
 fn before(
     counts: &Precisions,
     period: &Range<Timestamp>,
@@ -120,10 +122,7 @@ fn before(
         end.minus(length.max(part.precision.as_seconds().into()))..end
     };
     let all = counts.iter().map(|part| (part, range(&part)));
-    let retained: Vec<_> = all.filter(|(part, range)| part.oldest(now) <= range.start).collect();
-    let is_short =
-        |(part, _): &&(Retention, Range<Timestamp>)| u64::from(part.precision.as_seconds()) <= length;
-    retained.iter().rfind(is_short).or(retained.first()).cloned()
+    all.filter(|(part, range)| part.oldest(now) <= range.start).last()
 }
 
 /// Returns the coarsest precision with enough buckets in a period of this length at the start of a range.

@@ -609,10 +609,10 @@ impl Stats {
     ) -> Result<u64, Error> {
         match self.missed(prefix, precision, range.clone()).await? {
             Some(missed) => Ok(missed),
-            None => {
-                let missed = self.total(&name(&format!("{prefix}{MISSED}"))?, precision, range.clone()).await;
-                Ok(missed.unwrap_or(u64::MAX))
-            }
+            None => match self.total(&name(&format!("{prefix}{MISSED}"))?, precision, range.clone()).await {
+                Err(error) if matches!(error.kind(), ErrorKind::Incomplete { .. }) => Ok(u64::MAX),
+                missed => missed,
+            },
         }
     }
 }

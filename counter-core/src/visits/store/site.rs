@@ -69,16 +69,19 @@ impl Site {
 
     /// Reads all sites at the same time. A site can't be read if an earlier site has the same store.
     pub(in crate::visits) async fn read_all<'a, T>(
+        others: &'a [Self],
         sites: &'a [Self],
         read: impl Fn(&'a dyn Store) -> StoreFuture<'a, T>,
     ) -> Vec<Result<T, Error>> {
-        let replies = sites.iter().enumerate().map(|(place, site)| site.read(&read, &sites[..place]));
+        let earlier = |place: usize| others.iter().chain(&sites[..place]);
+        let replies = sites.iter().enumerate().map(|(place, site)| site.read(&read, earlier(place)));
         let replies = join_all(replies).await.into_iter().enumerate();
-        let distinct = |(place, reply): (usize, Result<T, Error>)| {
-            let site: &Self = &sites[place];
-            // If both sites were read for the first time, their ids were unknown before.
-            site.check_distinct(site.id(), &sites[..place]).inspect_err(|error| site.fail(error))?;
-            reply
+        let distinct = |(place, reply): (usize, Result<(Option<StoreId>, T), Error>)| {
+            let (site, (id, reply)): (&Self, _) = (&sites[place], reply?);
+            // If both sites were read for the first time, their ids were unknown before. A concurrent read may have forgotten
+            // the id since then.
+            site.check_distinct(id, earlier(place)).inspect_err(|error| site.fail(error))?;
+            Ok(reply)
         };
         replies.map(distinct).collect()
     }
@@ -88,8 +91,8 @@ impl Site {
     async fn read<'a, T>(
         &'a self,
         read: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T>,
-        earlier: &[Self],
-    ) -> Result<T, Error> {
+        earlier: impl Iterator<Item = &Self>,
+    ) -> Result<(Option<StoreId>, T), Error> {
         let limit = self.state().timeout;
         let recent = self.last_failure().filter(|last| last.at.elapsed() < limit);
         if let Some(failure) = recent {
@@ -106,7 +109,7 @@ impl Site {
         match reply.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable).caused_by("timed out"))) {
             Ok((id, reply)) => {
                 self.succeed(id);
-                Ok(reply)
+                Ok((id, reply))
             }
             Err(error) => {
                 // Another error only affects this read.
@@ -119,7 +122,7 @@ impl Site {
     }
 
     /// Checks whether the store fits the fleet, and returns its id.
-    async fn check(&self, earlier: &[Self]) -> Result<Option<StoreId>, Error> {
+    async fn check(&self, earlier: impl Iterator<Item = &Self>) -> Result<Option<StoreId>, Error> {
         let Some(record) = identity::peek(&*self.store).await? else { return Ok(None) };
         if let Some(mismatch) = self.state().grid.as_ref().and_then(|grid| record.mismatch(grid)) {
             return Err(Error::new(ErrorKind::Rejected).caused_by(mismatch));
@@ -128,8 +131,12 @@ impl Site {
         Ok(Some(record.id))
     }
 
-    fn check_distinct(&self, id: Option<StoreId>, earlier: &[Self]) -> Result<(), Error> {
-        let other = earlier.iter().find(|other| id.is_some() && other.id() == id);
+    fn check_distinct<'a>(
+        &self,
+        id: Option<StoreId>,
+        mut earlier: impl Iterator<Item = &'a Self>,
+    ) -> Result<(), Error> {
+        let other = earlier.find(|other| id.is_some() && other.id() == id);
         other.map_or(Ok(()), |other| {
             let reason = format!("the store of {} is that of {}", self.name, other.name);
             Err(Error::new(ErrorKind::Rejected).caused_by(reason))

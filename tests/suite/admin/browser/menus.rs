@@ -59,8 +59,8 @@ async fn downloads_of_the_menu_and_the_chart_are_files() {
         page.open("?period=24h&compare=none").await;
         for (name, start, shown) in [
             ("list.csv", "page,", "pages-20"),
-            ("chart.csv", "start,", "hits-20"),
-            ("chart.svg", "<svg ", "hits-20"),
+            ("chart.csv", "start,", "people-20"),
+            ("chart.svg", "<svg ", "people-20"),
         ] {
             let script = format!(
                 "fetch(document.querySelector('a[download][href*=\"/{name}\"]').href).then(async (file) =>

@@ -3,7 +3,7 @@
 //! A batch takes five more round trips, and each bucket takes three commands instead of one. There are four
 //! differences to the scripts:
 //!
-//! - If a batch is undone, new buckets and lifetimes stay, with a count of 0.
+//! - If a batch is undone, new buckets, lifetimes and fences stay, with the value 0.
 //! - Counters written by other programs are not adopted by the cleaner.
 //! - If the reply is lost, the list of keys that rejected the batch is lost as well.
 //! - Lifetimes include hits that were rejected by all keys.
@@ -21,7 +21,7 @@ use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::log::unwind::emit;
-use crate::redis::{Command, Connection, Transaction, args, has_code, unavailable};
+use crate::redis::{Command, Connection, Transaction, args, has_code, unavailable, with_retries};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Precision, Precisions, Timestamp};
 use crate::visits::distribution::Bin;
@@ -98,7 +98,8 @@ async fn apply_at(
     let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
     if let Some(refusal) = errors.find(|message| reason(message).is_none()) {
         // The permissions have changed since the commands were queued.
-        match attempt.undo(server, &replies).await {
+        let may_repeat = |error: &Error| *error.kind() == ErrorKind::Unavailable;
+        match with_retries(may_repeat, || attempt.undo(server, &replies)).await {
             Ok(()) => return Err(Error::new(ErrorKind::Rejected).caused_by(refusal.clone())),
             Err(error) => {
                 emit(|| {
@@ -152,6 +153,10 @@ impl Attempt<'_> {
         let is_fence_set = replies.first().is_some_and(Result::is_ok);
         if found != *(if is_fence_set { next } else { stored }) {
             transaction.abandon().await?;
+            // The reply of an earlier attempt to undo it was lost.
+            if is_fence_set && found == *stored {
+                return Ok(());
+            }
             return Err(unavailable("another attempt to send this batch was in progress"));
         }
         let executed = self.commands().into_iter().zip(replies).filter(|(_, reply)| reply.is_ok());

@@ -101,7 +101,7 @@ pub(crate) fn respond(known: Option<&KnownParts<'_>>, page: &str) -> Response {
     match unknown_parts(page, known) {
         parts if parts.is_empty() => (StatusCode::NO_CONTENT, cache_control).into_response(),
         // Whole pages can contain links with a signature beside what a request contains, which would reveal them (BREACH).
-        parts => match compressed(&parts).filter(|_| known.accepts_gzip) {
+        parts => match known.accepts_gzip.then(|| compressed(&parts)).flatten() {
             Some(bytes) => {
                 let encoding = [(CONTENT_ENCODING, "gzip"), (VARY, "accept-encoding")];
                 (cache_control, encoding, Html(bytes)).into_response()

@@ -180,6 +180,13 @@ impl<'a> ChartData<'a> {
                 None => Totals::of_counts(period, names).await,
             }
         };
+        let projection = async {
+            let has_people = PeopleLines::kept(period, view, now).is_some();
+            match has_people || matches!(view.chart.metric, Some(Metric::Share | Metric::Time)) {
+                true => Ok(None),
+                false => Projection::of_counts(period, &names[0], now).await,
+            }
+        };
         let percentiles = async {
             match view.chart.metric {
                 Some(Metric::Time) => Percentiles::read(period, counters).await,
@@ -195,7 +202,7 @@ impl<'a> ChartData<'a> {
             try_join_all(coarser.map(read)),
             try_join4(
                 PeopleLines::read(period, view, now),
-                try_join(percentiles, Projection::of_counts(period, &names[0], until)),
+                try_join(percentiles, projection),
                 forecast::read(stats, (&names[0], metric.line(&counters[0])), view, &period.timeline, until),
                 reader.annotations(counters, range.clone()),
             ),
@@ -372,7 +379,7 @@ impl PeopleLines {
             }
         };
         let lines = visitors::read(period.reader, &chart.counters, &kept, buckets, now);
-        let projection = Projection::of_people(period, &chart.counters[0], now.minus(LAG));
+        let projection = Projection::of_people(period, &chart.counters[0], now);
         let (mut lines, mut compared, people, projection) =
             try_join4(lines, of_compared, period.people(&chart.counters), projection).await?;
         // A label may count people later than hits.

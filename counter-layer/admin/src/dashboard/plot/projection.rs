@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use counter_core::{CounterName, Error, Precision, Precisions, Timestamp};
 
+use crate::api::parameter::LAG;
 use crate::dashboard::format::numbers;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::view::buckets::{self, Buckets};
@@ -79,7 +80,7 @@ impl Plan {
             By::Width(_) => return None,
         };
         let of = |precision: Precision, starts: &[Timestamp]| {
-            let elapsed = start..precision.bucket(now).start;
+            let elapsed = start..precision.bucket(now.minus(LAG)).start;
             let length = elapsed.end.as_unix().checked_sub(start.as_unix()).filter(|length| *length > 0)?;
             let earlier = |start: &Timestamp| {
                 let whole = *start..by.end(calendar, *start);
@@ -125,7 +126,8 @@ impl Projection {
         let Some(plan) = Plan::of(&period.timeline, kept, now) else { return Ok(None) };
         let start = plan.ranges().map(|range| range.start).min().unwrap_or(plan.start);
         let (names, range) = (std::slice::from_ref(counter), start..plan.elapsed.end);
-        let series = period.reader.series_many(names, plan.precision, range).await?;
+        // Without the reader, because the page does not show these counts.
+        let series = period.reader.stats.series_many(names, plan.precision, range).await?;
         // The total of several sites does not follow from some of them.
         let series = series.into_iter().flatten().find(|series| series.unreadable.is_none());
         Ok(series.map(|series| {
@@ -147,8 +149,8 @@ impl Projection {
         let union = |range| Union::of(kept, range, now).filter(|union| !union.is_wider);
         let unions = plan.ranges().map(|range| Some(union(range)?.buckets)).collect::<Option<Vec<_>>>();
         let Some(unions) = unions else { return Ok(None) };
-        let found = period.reader.uniques(std::slice::from_ref(counter), &unions).await?;
-        let counts = found.into_iter().map(|uniques| Some(uniques?.visitors)).collect();
+        let found = period.reader.stats.uniques_by_union(std::slice::from_ref(counter), &unions).await?;
+        let counts = found.into_iter().flatten().map(|uniques| Some(uniques.ok()?.visitors)).collect();
         Ok(Some(Self { plan, counts }))
     }
 
