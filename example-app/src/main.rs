@@ -58,7 +58,7 @@ const VARIABLE_WIDTH: usize = "COUNTER_ARCHIVE_INTERVAL".len();
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let matches = with_variables(Settings::command()).get_matches();
+    let matches = with_variables(with_negative_numbers(Settings::command())).get_matches();
     let mut settings = Settings::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outputs = Lines::to(stdout()).and_then(|output| Ok((output, Lines::to(stderr())?)));
     let Ok(((output, _output_guard), (mut log, _log_guard))) = outputs else {
@@ -82,6 +82,15 @@ async fn main() -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     let _ = writeln!(log, "example-app: {}", explain(&*error));
     ExitCode::FAILURE
+}
+
+/// Reads numbers below 0 as the value of an option, so that its parser can say what it expects.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let with_numbers = |arg: Arg| {
+        let takes_values = arg.get_action().takes_values();
+        arg.allow_negative_numbers(takes_values)
+    };
+    command.mut_args(with_numbers).mut_subcommands(with_negative_numbers)
 }
 
 /// Lists the environment variables in a separate column of the help, instead of at the end of the lines.

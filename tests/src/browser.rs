@@ -168,7 +168,7 @@ async fn start_driver(folder: &Path) -> (Process, u16) {
     };
     for _ in 0..MAX_PORT_ATTEMPTS {
         let mut command = Command::new("chromedriver");
-        // With a profile of our own, pages of Chromium 148 have no focus.
+        // If we create the profile, then Chromium 148 does not focus its pages.
         command.arg("--port=0").env("TZ", "Asia/Tokyo").env("TMPDIR", folder);
         let driver = Process::start(&mut command);
         if let Some(port) = driver.wait_line(started, LIMIT).await {

@@ -226,8 +226,10 @@ redis.pcall('DEL', KEYS[1])
 redis.pcall('DEL', derived)
 return type(replies[1]) == 'number' and type(replies[2]) == 'table' and replies[2].err or ''";
 
+/// Returns the words of the server, without the arguments of a command, which are different each time.
 fn message(error: &Error) -> String {
-    error_message(error).map_or_else(|| error.to_string(), str::to_owned)
+    let message = error_message(error).map_or_else(|| error.to_string(), str::to_owned);
+    message.split(", with args").next().unwrap_or_default().to_owned()
 }
 
 /// Returns `true` if a version is older than Redis 6.2, which introduced `ZADD LT` and `SET EXAT`.

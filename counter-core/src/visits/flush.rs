@@ -102,16 +102,7 @@ impl Flusher {
         self.durability.maintain().await;
         publish(&self.tally, &self.store);
         sent.into_iter().collect::<Result<(), Error>>()?;
-        // We only log a failure to share salts, since hits matter more.
-        drop(
-            catch_panic(share_salts_and_check_skew(
-                &mut self.sharing,
-                &mut self.skew,
-                &self.store,
-                &self.tally,
-            ))
-            .await,
-        );
+        share_salts_and_check_skew(&mut self.sharing, &mut self.skew, &*self.store, &self.tally).await;
         self.tally.presence.share(&*self.store).await;
         self.watch.check(&*self.store, &self.tally).await;
         self.tally.errands.run().await;
@@ -141,15 +132,8 @@ impl Flusher {
             let interval = self.interval;
             let sharing = async {
                 loop {
-                    drop(
-                        catch_panic(share_salts_and_check_skew(
-                            &mut self.sharing,
-                            &mut self.skew,
-                            &self.store,
-                            &self.tally,
-                        ))
-                        .await,
-                    );
+                    share_salts_and_check_skew(&mut self.sharing, &mut self.skew, &*self.store, &self.tally)
+                        .await;
                     publish(&self.tally, &self.store);
                     sleep(interval).await;
                 }
@@ -237,16 +221,19 @@ impl Drop for Flusher {
     }
 }
 
-/// Shares salts with other instances, and checks the clock skew.
+/// Shares salts with other instances, and checks the clock skew. A failure is only logged, since hits matter more.
 async fn share_salts_and_check_skew(
     sharing: &mut Sharing,
     skew: &mut SkewWatch,
     store: &dyn Store,
     tally: &Tally,
-) -> Result<(), Error> {
-    sharing.share(store, tally, Timestamp::now()).await;
-    skew.observe(store.info().clock_skew);
-    Ok(())
+) {
+    let shared = async {
+        sharing.share(store, tally, Timestamp::now()).await;
+        skew.observe(store.info().clock_skew);
+        Ok::<(), Error>(())
+    };
+    drop(catch_panic(shared).await);
 }
 
 /// Publishes metrics via the `metrics` facade, if that feature is enabled.

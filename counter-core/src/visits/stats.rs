@@ -186,7 +186,8 @@ impl Stats {
         self.store.info().sites
     }
 
-    /// Returns a handle to read a single site of a [fleet](crate::fleet). Returns `None` if the name is unknown.
+    /// Returns a handle to read a single site of a [fleet](crate::fleet), with its timeout. Returns `None` if the name is unknown.
+    /// If the site can't be read, the error is [`ErrorKind::Incomplete`].
     #[must_use]
     pub fn of_site(&self, name: &str) -> Option<Self> {
         let place = self.sites().iter().position(|site| site.name() == name)?;

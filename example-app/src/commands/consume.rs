@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "ID")]
     instance_id: Option<String>,
     /// Time until partitions are taken from an unresponsive member.
-    #[arg(long, default_value = "6", value_parser = clock::seconds, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(long, default_value = "6", value_parser = clock::seconds, value_name = "SECONDS")]
     session_timeout: Duration,
     /// Maximum number of records between commits.
     #[arg(long, default_value_t = NonZeroU32::MAX, hide_default_value = true, value_name = "NUMBER")]

@@ -27,8 +27,7 @@ pub(crate) struct Settings {
         env = "COUNTER_HEALTH_TIMEOUT",
         value_name = "SECONDS",
         default_value = "2",
-        value_parser = clock::seconds,
-        allow_negative_numbers = true
+        value_parser = clock::seconds
     )]
     timeout: Duration,
 }

@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     #[arg(long)]
     follow: bool,
     /// Proxies that have appended to X-Forwarded-For.
-    #[arg(long, default_value_t = 0, value_name = "NUMBER", value_parser = clock::hops, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0, value_name = "NUMBER", value_parser = clock::hops)]
     trust_hops: usize,
     /// Name of the server that wrote the logs.
     #[arg(long)]

@@ -49,17 +49,10 @@ pub(crate) struct Settings {
 #[command(next_help_heading = "Store")]
 pub(super) struct Writes {
     /// Time between writes to the store.
-    #[arg(
-        long,
-        env = "COUNTER_FLUSH_INTERVAL",
-        value_name = "SECONDS",
-        default_value = "1",
-        value_parser = clock::interval,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, env = "COUNTER_FLUSH_INTERVAL", value_name = "SECONDS", default_value = "1", value_parser = clock::interval)]
     flush_interval: Duration,
     /// Let responses wait until their hit is stored.
-    #[arg(long, env = "COUNTER_CONFIRM", value_name = "SECONDS", value_parser = clock::seconds, allow_negative_numbers = true)]
+    #[arg(long, env = "COUNTER_CONFIRM", value_name = "SECONDS", value_parser = clock::seconds)]
     confirm: Option<Duration>,
     /// Directory for unsent counts, to survive a crash.
     #[arg(long, env = "COUNTER_SPOOL", value_name = "DIRECTORY")]
@@ -74,8 +67,7 @@ pub(super) struct Writes {
         value_name = "SECONDS",
         default_value = "30",
         value_parser = clock::interval,
-        requires = "archive",
-        allow_negative_numbers = true
+        requires = "archive"
     )]
     pub(super) archive_interval: Duration,
 }
@@ -88,34 +80,13 @@ pub(super) struct Server {
     #[arg(long, env = "COUNTER_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
     pub(super) listen: ListenAddress,
     /// Proxies that set X-Forwarded-For.
-    #[arg(
-        long,
-        env = "COUNTER_TRUST_HOPS",
-        value_name = "NUMBER",
-        default_value_t = 0,
-        value_parser = clock::hops,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, env = "COUNTER_TRUST_HOPS", value_name = "NUMBER", default_value_t = 0, value_parser = clock::hops)]
     trust_hops: usize,
     /// Time to wait for a request.
-    #[arg(
-        long,
-        env = "COUNTER_REQUEST_TIMEOUT",
-        value_name = "SECONDS",
-        default_value = "30",
-        value_parser = clock::seconds,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, env = "COUNTER_REQUEST_TIMEOUT", value_name = "SECONDS", default_value = "30", value_parser = clock::seconds)]
     pub(super) request_timeout: Duration,
     /// Time to finish requests on shutdown.
-    #[arg(
-        long,
-        env = "COUNTER_DRAIN_TIMEOUT",
-        value_name = "SECONDS",
-        default_value = "10",
-        value_parser = clock::seconds,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, env = "COUNTER_DRAIN_TIMEOUT", value_name = "SECONDS", default_value = "10", value_parser = clock::seconds)]
     drain_timeout: Duration,
 }
 

@@ -191,8 +191,8 @@ impl Site {
     }
 }
 
-/// Words in the causes of failed connections, and what they mean to the reader of a page. The causes themselves are in the log:
-/// they are errors of an operating system, and contain addresses.
+/// Words in the errors of connections, and the reason to show. The log has the errors themselves, but pages must not contain
+/// addresses.
 const CAUSES: [(&[&str], &str); 6] = [
     (
         &["wrongpass", "noauth", "noperm", "password", "access denied"],

@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns `false` if a part of what was read is missing, such as a site, so that counts are too low.
+    /// Returns `false` if counts are too low, because e.g. a site is away.
     pub(crate) fn is_complete(&self) -> bool {
         self.missing.lock().expect("the lock is never poisoned").is_none()
     }

@@ -78,9 +78,12 @@ async fn texts_of_cards_and_panels_are_not_cut_at_any_width() {
     browse(BrowserSettings { demo: true, ..BrowserSettings::default() }, |page| async move {
         for width in [320, 390, 768, 1024, 1280] {
             page.emulate_width(width).await;
-            for state in
-                ["?period=today", "?period=30d&compare=year", "/counter?counter=%2Farticles&period=today"]
-            {
+            for state in [
+                "?period=today",
+                "?period=30d&compare=year",
+                "/counter?counter=%2Farticles&period=today",
+                "/alerts",
+            ] {
                 page.open(state).await;
                 assert_eq!(page.run(CUT_TEXTS_SCRIPT).await, json!([]), "{state} at {width} pixels");
                 assert_eq!(page.run(OVERFLOW_SCRIPT).await, 0, "{state} at {width} pixels");

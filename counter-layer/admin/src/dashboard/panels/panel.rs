@@ -25,7 +25,7 @@ impl Panel {
         self.rows.is_empty() && self.note.is_none()
     }
 
-    /// Removes the shares of a panel of hits if they are not known, because a site is away.
+    /// Removes the shares of hits while a site is away, because it may have others.
     pub(super) fn known_to(mut self, reader: &Reader<'_>) -> Self {
         if !reader.is_complete() {
             self.rows.iter_mut().for_each(|row| row.share = None);

@@ -112,7 +112,7 @@ impl Totals {
         Self { totals, hits: hits.hits, changes, since }
     }
 
-    /// Removes what is not known while a site is away.
+    /// Forgets the shares or percentiles, because a site that is away may have others.
     pub(super) fn unknown(self) -> Self {
         Self { hits: self.hits, since: self.since, ..Self::default() }
     }

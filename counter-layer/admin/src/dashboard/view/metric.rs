@@ -92,10 +92,10 @@ impl Metric {
 
     /// Returns the name of a line on its own, such as in the name of a file.
     pub(crate) fn of(self, counter: &CounterName) -> String {
-        match self {
-            _ if **counter == *HITS => self.name().to_owned(),
-            Self::Hits => counters::title(counter),
-            _ => format!("{} of {}", self.name(), counters::title(counter)),
+        let line = self.line(counter);
+        match self == Self::Hits || **counter == *HITS {
+            true => line,
+            false => format!("{} of {line}", self.name()),
         }
     }
 
