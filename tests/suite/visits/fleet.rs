@@ -211,7 +211,8 @@ async fn a_store_under_two_names_counts_once_and_is_named() {
     let (eu, hits) = (MemoryStore::new(), [name("hits")]);
     let mut home = Instance::over(eu.clone());
     let fleet = Fleet::reader(MemoryStore::new(), "eu", eu.clone()).site("copy", eu).expect("two names");
-    let stats = Instance::over(fleet).counters.stats();
+    let timeout = Duration::from_secs(1);
+    let stats = Instance::over(fleet.timeout(timeout)).counters.stats();
     assert_eq!(stats.lifetimes(&hits).await.expect("an empty store has no id"), [0]);
     home.view("/", 1, None);
     home.flush().await;
@@ -224,6 +225,11 @@ async fn a_store_under_two_names_counts_once_and_is_named() {
     }
     let checks = stats.check_sites().await;
     assert!(checks[0].is_ok() && checks[1].is_err(), "{checks:?}");
+    // Nor can it be read on its own, also if it has not been tried for some time.
+    tokio::time::sleep(timeout).await;
+    let alone = stats.of_site("copy").expect("a site").lifetimes(&hits).await.expect_err("it is eu");
+    assert_eq!(*alone.kind(), ErrorKind::Incomplete { missing: "site copy".to_owned() });
+    assert_eq!(stats.of_site("eu").expect("a site").lifetimes(&hits).await.expect("the first one"), [1]);
 }
 
 #[tokio::test]
