@@ -133,15 +133,19 @@ impl RedisSentinel {
         self.servers[old].restart();
     }
 
-    /// Waits for a replica that is in sync with the master and known to the sentinel.
+    /// Waits for a replica that is known to the sentinel and has received all previous writes.
     ///
     /// # Panics
     ///
     /// Panics if this takes more than two minutes.
     pub fn until_replicated(&self) {
+        let written = replication(self.master_server(), "master_repl_offset:").expect("the master responds");
         block_until("the replica is known and in sync", LIMIT, || {
             let replicas = self.info("REPLICAS");
             is_in_sync(self.other_server())
+                // The replica says that its link is up up to a second before the master sends it commands, which starts with
+                // its first acknowledgment.
+                && replication(self.master_server(), ",offset=").is_some_and(|received| received >= written)
                 && replicas.contains("\"slave\"")
                 && replicas.contains("\"master-link-status\" \"ok\"")
         });
@@ -190,6 +194,13 @@ fn start_sentinel(master: &str) -> RedisServer {
     sentinel
 }
 
+/// Returns the number that follows this word in the server's information about replication, if any.
+fn replication(server: &RedisServer, word: &str) -> Option<u64> {
+    let info = server.try_command(&["INFO", "replication"]).ok()?.text()?;
+    let (_, number) = info.split_once(word)?;
+    number.split([',', '\r']).next()?.parse().ok()
+}
+
 /// Returns whether the server is a replica that is connected to the master and fully synchronized.
 fn is_in_sync(server: &RedisServer) -> bool {
     let Ok(info) = server.try_command(&["INFO", "replication"]) else { return false };
@@ -199,13 +210,12 @@ fn is_in_sync(server: &RedisServer) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{LIMIT, RedisSentinel, Value};
-    use crate::until::block_until;
+    use super::{RedisSentinel, Value};
 
-    /// Waits for the replica to receive this value.
-    fn until_copied(group: &RedisSentinel, key: &str, value: &str) {
-        let copied = || group.other_server().bytes(&["GET", key]) == Some(value.as_bytes().to_vec());
-        block_until("the replica has it", LIMIT, copied);
+    /// Waits for the replica, which must have this value then.
+    fn assert_copied(group: &RedisSentinel, key: &str, value: &str) {
+        group.until_replicated();
+        assert_eq!(group.other_server().bytes(&["GET", key]), Some(value.as_bytes().to_vec()));
     }
 
     #[test]
@@ -214,12 +224,11 @@ mod tests {
         assert_eq!(group.master(), group.servers()[0].address());
         assert!(group.url().contains(&group.sentinel().port().to_string()));
         group.master_server().command(&["SET", "key", "1"]);
-        until_copied(&group, "key", "1");
+        assert_copied(&group, "key", "1");
         group.failover();
         assert_eq!(group.master(), group.servers()[1].address());
         assert_eq!(group.master_server().int(&["INCR", "key"]), 2);
-        group.until_replicated();
-        until_copied(&group, "key", "2");
+        assert_copied(&group, "key", "2");
         let rejected = group.other_server().command(&["SET", "key", "3"]);
         assert!(matches!(&rejected, Value::Error(text) if text.starts_with("READONLY")), "{rejected:?}");
         group.failover();
@@ -230,15 +239,14 @@ mod tests {
     fn a_killed_master_is_replaced_and_returns_as_a_replica() {
         let mut group = RedisSentinel::start();
         group.master_server().command(&["SET", "key", "1"]);
-        until_copied(&group, "key", "1");
+        assert_copied(&group, "key", "1");
         group.kill_master();
         assert_eq!(group.master(), group.servers()[1].address());
         assert_eq!(group.master_server().int(&["INCR", "key"]), 2);
         group.restart_old();
         // The server does not know yet that it was replaced.
         assert_eq!(group.other_server().command(&["SET", "lost", "1"]), Value::Simple("OK".to_owned()));
-        group.until_replicated();
-        until_copied(&group, "key", "2");
+        assert_copied(&group, "key", "2");
         assert_eq!(group.other_server().bytes(&["GET", "lost"]), None);
     }
 }
