@@ -93,7 +93,7 @@ pub use reports::report::{Change, Report, Row};
 pub use reports::schedule::ReportSchedule;
 pub use rules::rule::{AlertRule, RuleError};
 pub use rules::unit::Unit;
-pub use watch::alerts::{AddRuleError, Alerts, AlertsStatus, RuleStatus, SilenceError};
+pub use watch::alerts::{AddRuleError, Alerts, AlertsStatus, RuleStatus, SilenceError, UnreadData};
 pub use watch::builder::WatchBuilder;
 pub use watch::delivery::{Deliver, DeliveryError};
 pub use watch::history::{Arrival, Explanation, HistoryEntry};

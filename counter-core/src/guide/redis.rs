@@ -14,7 +14,7 @@
 //!
 //! | server | |
 //! |---|---|
-//! | Redis 6.2, 7.0 | all features |
+//! | Redis 6.2, 7.0, 8.2 | all features |
 //! | Valkey 9.1 | all features |
 //! | a server that only permits declared keys in scripts, such as Dragonfly by default | transactions are used instead of scripts |
 //! | Redis 6.0 or earlier | not supported: batches are not sent |

@@ -30,7 +30,7 @@
 //!
 //! let day = Precision::DAY;
 //! let years = Timestamp::now().minus(5 * 365 * 86_400)..Timestamp::now();
-//! assert_eq!(stats.series(&"/".parse()?, day, years).await?.total(), 1);
+//! assert_eq!(stats.series(&"/".parse()?, day, years).await?.total()?, 1);
 //! # Ok(())
 //! # }
 //! ```
@@ -318,7 +318,7 @@ impl Sources {
     ///
     /// let (day, page) = (Precision::DAY, "/".parse()?);
     /// let range = two_years_ago.minus(86_400)..two_years_ago.plus(86_400);
-    /// assert_eq!(stats.series(&page, day, range).await?.total(), 1);
+    /// assert_eq!(stats.series(&page, day, range).await?.total()?, 1);
     /// # Ok(())
     /// # }
     /// ```

@@ -49,7 +49,7 @@ use crate::visits::store::{KnownQuery, identity};
 /// let (hits, minute) = ("hits".parse()?, Precision::MINUTE);
 /// let last_two_hours = Timestamp::now().minus(7200)..Timestamp::now().plus(60);
 /// let series = counters.stats().series(&hits, minute, last_two_hours).await?;
-/// assert_eq!(series.total(), 1);
+/// assert_eq!(series.total()?, 1);
 /// assert_eq!(series.samples.len(), 1);
 /// assert_eq!(series.zero_filled().count(), 121);
 /// # Ok(())

@@ -201,7 +201,7 @@ impl Forecast {
         let range = oldest.max(earliest)..end.plus(1);
         let series = stats.series(counter, precision, range).await?;
         // We can't use a history with unknown counts.
-        series.known_total().map_err(Error::from)?;
+        series.total().map_err(Error::from)?;
         let mut work = Work::new(&series, &[], horizon, now)?;
         while work.test_once() {
             tokio::task::yield_now().await;

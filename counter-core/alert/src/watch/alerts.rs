@@ -102,9 +102,9 @@ pub struct RuleStatus {
     pub silenced: Option<Timestamp>,
     /// The end of the latest evaluated bucket, if any.
     pub judged: Option<Timestamp>,
-    /// The start of the first bucket that could not be read, if the latest one could not, e.g. because a site of a
-    /// [fleet](counter_core::fleet) is away. The state of the rule is unknown since then.
-    pub unread: Option<Timestamp>,
+    /// The data that could not be read in the latest bucket, e.g. a site of a [fleet](counter_core::fleet) that is away. The
+    /// state of the rule is unknown since then.
+    pub unread: Option<UnreadData>,
     /// The numbers of the latest bucket with a verdict. Buckets that can't be read or have too few hits do
     /// not have a verdict.
     pub last: Option<Explanation>,
@@ -112,6 +112,16 @@ pub struct RuleStatus {
     pub decision: Option<Alert>,
     /// The deciding buckets for this message, oldest first, up to the latest 6.
     pub buckets: Vec<Explanation>,
+}
+
+/// Data that a rule needs, but which can't be read. The `Display` text is a sentence without a full stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnreadData {
+    /// The name of the data, like [`Unreadable::key`](counter_core::visits::Unreadable::key), e.g. `site us`.
+    pub key: String,
+    /// The start of the first bucket that could not be read.
+    pub since: Timestamp,
 }
 
 /// The error when a rule can't be silenced.
@@ -359,7 +369,9 @@ impl RuleStatus {
             unmet: state.unmet,
             silenced,
             judged: (state.judged > 0).then(|| Timestamp::from_unix(state.judged)),
-            unread: state.unread.map(|unread| Timestamp::from_unix(unread.since)),
+            unread: state
+                .unread
+                .map(|unread| UnreadData { key: unread.key, since: Timestamp::from_unix(unread.since) }),
             last: state.seen.last().cloned(),
             decision,
             buckets,
@@ -372,6 +384,12 @@ impl RuleStatus {
         let raised =
             self.decision.as_ref().filter(|of| of.kind == AlertKind::Raised && self.raised.is_some());
         raised.map(|alert| &*alert.reason)
+    }
+}
+
+impl fmt::Display for UnreadData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be read", self.key)
     }
 }
 

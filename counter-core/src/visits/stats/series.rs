@@ -16,7 +16,7 @@ use crate::visits::store::{Query, Reading, Total, Unreadable, sum};
 /// let [first, second, third] = [0, 60, 120].map(Timestamp::from_unix);
 /// let samples = vec![Sample { start: second, count: 7 }];
 /// let series = Series::new(Precision::MINUTE, first..third, samples);
-/// assert_eq!(series.total(), 7);
+/// assert_eq!(series.total()?, 7);
 /// let counts: Vec<_> = series.zero_filled().map(|sample| sample.count).collect();
 /// assert_eq!(counts, [0, 7]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -160,17 +160,11 @@ impl Series {
     }
 
     /// Returns the sum of the samples.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        sum(self.samples.iter().copied())
-    }
-
-    /// Returns the sum of the samples, if all buckets are known.
     ///
     /// # Errors
     /// Returns an error if the count of any bucket could not be read.
-    pub fn known_total(&self) -> Result<u64, Unreadable> {
-        Total { count: self.total(), unreadable: self.unreadable.clone() }.known()
+    pub fn total(&self) -> Result<u64, Unreadable> {
+        Total { count: sum(self.samples.iter().copied()), unreadable: self.unreadable.clone() }.known()
     }
 
     /// Returns whether the count of the bucket starting at `start` could not be read, completely or in part.

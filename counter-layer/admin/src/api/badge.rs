@@ -96,7 +96,7 @@ async fn badge(
         let retention = retention.unwrap_or_else(default_precision);
         let range = range.buckets(retention, Stats::MAX_BUCKETS, Timestamp::now())?.range;
         let series = read::series(stats, &counter, retention.precision, range).await?;
-        series.known_total().map_err(|unreadable| Problem::of(&unreadable.into(), stats))?
+        series.total().map_err(|unreadable| Problem::of(&unreadable.into(), stats))?
     };
     let svg = draw_badge(label.as_deref().unwrap_or(&counter), &grouped(count));
     Ok(caching::respond(&headers, Some(MAX_AGE), SVG, svg))

@@ -104,8 +104,9 @@ pub(crate) async fn foreign_counters(
     let range = coarsest.oldest(now)..coarsest.precision.bucket(now).end();
     let series = stats.series_many(counters, coarsest.precision, range).await;
     let series = series.map_err(|error| Problem::of(&error, stats))?;
-    let has_samples =
-        |series: &Result<counter_core::Series, _>| series.as_ref().is_ok_and(|series| series.total() > 0);
+    let has_samples = |series: &Result<counter_core::Series, _>| {
+        series.as_ref().is_ok_and(|series| series.samples.iter().any(|sample| sample.count > 0))
+    };
     let named = counters.iter().zip(&series).filter(|(_, series)| has_samples(series));
     Ok(named.map(|(counter, _)| counter.clone()).collect())
 }

@@ -20,7 +20,7 @@ async fn total(request: RequestParts<Stats, (Counter, CountPrecision, Range)>) -
     let now = Timestamp::now();
     let range = range.buckets(retention, Stats::MAX_BUCKETS, now)?.range;
     let series = read::series(&stats, &counter, retention.precision, range).await?;
-    let sum = series.known_total().map_err(|unreadable| Problem::of(&unreadable.into(), &stats))?;
+    let sum = series.total().map_err(|unreadable| Problem::of(&unreadable.into(), &stats))?;
     let total = Total {
         counter: counter.to_string(),
         precision: series.precision.as_seconds(),

@@ -255,5 +255,5 @@ impl<'a> Reader<'a> {
 
 /// Sums a series, or returns `None` if any bucket is unknown.
 pub(crate) fn total(series: Option<Series>) -> Option<u64> {
-    series?.known_total().ok()
+    series?.total().ok()
 }

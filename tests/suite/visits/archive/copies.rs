@@ -473,7 +473,7 @@ async fn without_the_far_store_hits_count_and_near_data_is_readable() {
         .series_many(&home, hour, now.minus(86_400)..now.plus(1))
         .await
         .expect("the near store has enough");
-    assert_eq!(recent[0].as_ref().expect("readable").total(), 2);
+    assert_eq!(recent[0].as_ref().expect("readable").total(), Ok(2));
     assert_eq!(stats.lifetimes(&home).await.expect("the near store has enough"), [2]);
     let known = stats.list_counters(None, 10).await.expect("the near store has enough");
     assert_eq!((known.counters.len(), &*known.unreadable[0].key), (1, "archive"));

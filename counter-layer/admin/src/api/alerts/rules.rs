@@ -45,7 +45,7 @@ pub(crate) struct AlertRule {
     silenced_until: Option<u64>,
     /// Unix time of the end of the latest evaluated bucket; null if the rule has not been evaluated yet.
     judged_until: Option<u64>,
-    /// Why the alert is raised; null if it is not raised.
+    /// Why the alert is raised, or else which data can't be read; null if neither applies.
     reason: Option<String>,
     /// The evaluation of the latest bucket with a verdict; null if the rule has not been evaluated yet.
     last: Option<AlertBucket>,
@@ -78,7 +78,7 @@ impl From<RuleStatus> for AlertRule {
         };
         Self {
             state,
-            reason: rule.reason().map(str::to_owned),
+            reason: rule.reason().map(str::to_owned).or_else(|| Some(rule.unread.as_ref()?.to_string())),
             name: rule.name,
             is_stored: rule.is_stored,
             condition: rule.condition,

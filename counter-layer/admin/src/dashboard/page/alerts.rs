@@ -78,7 +78,7 @@ struct Rule {
     /// Since when the values of a firing rule are normal, and when it is resolved if they stay so.
     recovery: Option<(Instant, Instant)>,
     /// Why the rule is firing.
-    reason: Option<String>,
+    reasons: Vec<String>,
     value: String,
     /// The start of the latest interval with a value, if newer intervals have no data.
     outdated: Option<Instant>,
@@ -236,11 +236,12 @@ impl Rule {
         let resolved = resolved.map(|decision| Timestamp::from_unix(decision.start));
         let last_value = last.map(|last| Value::of(last, rule.unit, times));
         let mut states: Vec<_> = is_firing.then_some(FIRING).into_iter().collect();
-        states.extend(rule.unread.map(|_| UNKNOWN));
+        states.extend(rule.unread.as_ref().map(|_| UNKNOWN));
         states.extend(rule.silenced.map(|_| MUTED));
         if states.is_empty() {
             states.push(if last.is_some() { OK } else { NO_DATA });
         }
+        let unread = rule.unread.as_ref().map(ToString::to_string);
         let counters: Vec<_> =
             rule.counters.iter().map(|name| (counters::title(name), view.counter(name))).collect();
         Self {
@@ -252,11 +253,15 @@ impl Rule {
             states,
             muted_until: rule.silenced.map(|at| times.instant(at)),
             recovery: recovery(rule).map(|(since, resolved)| (times.instant(since), times.instant(resolved))),
-            reason: rule.reason().map(str::to_owned),
+            reasons: rule.reason().map(str::to_owned).into_iter().chain(unread).collect(),
             value: last_value.as_ref().map_or_else(unknown, |last| last.value.clone()),
             outdated: last.filter(|last| is_outdated(rule, last)).map(|last| times.unix(last.start)),
             threshold: last_value.map_or_else(unknown, |last| last.band.unwrap_or(last.threshold)),
-            since: rule.raised.or(rule.unread).or(resolved).map(|at| times.instant(at)),
+            since: rule
+                .raised
+                .or(rule.unread.as_ref().map(|unread| unread.since))
+                .or(resolved)
+                .map(|at| times.instant(at)),
             last_sent: last_sent(&rule.name, history).map(|at| times.unix(at)),
             severity: rule.severity,
             evaluation: evaluation(rule),
