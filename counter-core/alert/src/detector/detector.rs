@@ -1,3 +1,5 @@
+use std::ops::RangeInclusive;
+
 use counter_core::{Precision, Timestamp};
 
 use super::evaluation::Evaluation;
@@ -15,11 +17,13 @@ const MIN_VALUES: u32 = 30;
 /// The minimum number of errors to estimate the tails.
 const MIN_ERRORS: f32 = 25.0;
 /// The number of values in the averages for silences: three weeks, within these bounds.
-const SILENCE_WINDOW: std::ops::RangeInclusive<u64> = 128..=1024;
+const SILENCE_WINDOW: RangeInclusive<u64> = 128..=1024;
 /// A value is an outlier if it is less probable than this. Outliers are clamped to this limit for learning.
 const OUTLIER_PROBABILITY: f64 = 1e-3;
 /// A value is only unusual if less than this share of earlier errors were as large.
 const MIN_RANK: f64 = 1e-3;
+/// A deviation is unusual if such a rank is expected once in this time, in seconds: eight weeks.
+const RANK_INTERVAL: f64 = 8.0 * 7.0 * 86_400.0;
 /// The number of buckets to skip if there is a gap.
 const GAP_COOLDOWN: u32 = 3;
 /// The maximum error for the comparison of models, in standard deviations.
@@ -30,7 +34,8 @@ const MAX_ERROR: f64 = 10.0;
 /// The expected value is based on the time of day, the time of the week, and the latest values. The detector
 /// runs multiple such models and selects one of them by past errors. The band around the expected value is
 /// derived from the tails of these errors, and contains all values except for 1 in 1,000. We only learn three
-/// errors from an event, so it does not widen the band, but an event that repeats becomes normal.
+/// errors from an event, so it does not widen the band, but an event that repeats becomes normal. The band
+/// excludes deviations from the expected value, or from the time of day, that are as rare as once in eight weeks.
 ///
 /// - Evaluation starts with the 31st value. A missing bucket does not count as 0. The three buckets that
 ///   follow a gap will not be evaluated, because an outage might have changed the level.
@@ -117,7 +122,8 @@ impl Detector {
     }
 
     /// Sets the share of ordinary buckets outside the band, on either side: 1e-12 to 0.01. Default:
-    /// [`FALSE_ALARMS`](Self::FALSE_ALARMS).
+    /// [`FALSE_ALARMS`](Self::FALSE_ALARMS). With twice the share, a deviation is also rare enough if it occurs twice
+    /// in eight weeks.
     #[must_use]
     pub fn false_alarms(mut self, share: f64) -> Self {
         self.false_alarms = if share.is_nan() { Self::FALSE_ALARMS } else { share.clamp(1e-12, 0.01) };
@@ -159,10 +165,10 @@ impl Detector {
             let weight = 1.0 / (f64::from(self.observed) + 1.0).min(window as f64);
             self.silence.observe(&self.models, start, value, weight);
         }
+        let typical = self.rarity.band(start, self.rare());
         let rarity = self.rarity.observe(start, value);
-        let scaled = self.scale.apply(value);
-        let evaluation = self.evaluate(start, value, scaled, rarity);
-        self.adapt(start, scaled);
+        let evaluation = self.evaluate(start, value, rarity, &typical);
+        self.adapt(start, self.scale.apply(value));
         evaluation
     }
 
@@ -171,8 +177,21 @@ impl Detector {
         self.tails.filter(|_| self.observed >= MIN_VALUES && self.cooldown == 0)
     }
 
-    fn evaluate(&mut self, start: Timestamp, value: f64, scaled: f64, rarity: f64) -> Option<Evaluation> {
+    /// Returns the share of deviations that are outside the band because of their rank.
+    fn rare(&self) -> f64 {
+        let share = self.width as f64 / RANK_INTERVAL * self.false_alarms / Self::FALSE_ALARMS;
+        share.min(self.false_alarms.max(MIN_RANK))
+    }
+
+    fn evaluate(
+        &mut self,
+        start: Timestamp,
+        value: f64,
+        rarity: f64,
+        typical: &RangeInclusive<f64>,
+    ) -> Option<Evaluation> {
         let tails = self.tails_to_judge()?;
+        let scaled = self.scale.apply(value);
         let mut expected = self.models.expected(start).or_else(|| self.models.expected_without_season())?;
         if tails.probability(scaled - expected) < OUTLIER_PROBABILITY
             && let Some(before) = self.shifts.expected_before_shift(&self.models, start)
@@ -188,7 +207,13 @@ impl Detector {
         let probability = rarity.min(2.0 * side.share_above(error.abs()));
         let (min, max) = tails.limits(self.false_alarms);
         let (min, max) = (min.min(-self.repeated[1]), max.max(self.repeated[0]));
+        let [highest, lowest] = [above, below].map(|sizes| sizes.size_above(self.rare() / 2.0));
+        let (min, max) = (min.max(-lowest), max.min(highest));
         let (mut lower, mut upper) = (self.scale.invert(expected + min), self.scale.invert(expected + max));
+        // Otherwise, the level has changed, so the time of day does not tell what is usual.
+        if typical.contains(&count) {
+            (lower, upper) = (lower.max(*typical.start()), upper.min(*typical.end()));
+        }
         if self.scale == Scale::Counts {
             let (min, max) = poisson::band(count, self.false_alarms);
             (lower, upper) = (lower.min(min).ceil(), upper.max(max).floor());
@@ -315,6 +340,22 @@ mod tests {
         let (seldom, often) = (band(1e-9), band(0.01));
         assert!(seldom.0 < often.0 && often.1 < seldom.1, "{seldom:?} {often:?}");
         assert_eq!(band(f64::NAN), band(Detector::FALSE_ALARMS));
+    }
+
+    #[test]
+    fn a_slow_change_is_unusual_if_it_does_not_fit_the_time_of_day() {
+        // Half of the day is busy, and it takes two hours to get there.
+        let usual = |n: u64| 100.0 + (n % 288).min(288 - n % 288).clamp(60, 84) as f64 * 10.0;
+        let noise = |n: u64| (n * 7919 % 101) as f64 / 5.0;
+        let mut detector = Detector::of_measures(Precision::try_from(300).expect("a width"));
+        // On the last day, the site gets busier in the first two hours, when it should not.
+        let early = |n: u64| n.saturating_sub(20 * 288) as f64 * 3.0;
+        let mut is_high = |n: u64| {
+            let evaluation = detector.observe(start(300, n), usual(n) + noise(n) + early(n));
+            evaluation.is_some_and(|evaluation| evaluation.is_high())
+        };
+        let high: Vec<_> = (0..20 * 288 + 24).filter(|n| is_high(*n)).collect();
+        assert!(!high.is_empty() && high.iter().all(|n| *n >= 20 * 288), "{high:?}");
     }
 
     proptest! {

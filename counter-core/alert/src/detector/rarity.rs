@@ -3,6 +3,8 @@
 //! The models follow the level, so they hide slow changes. This profile does not. We rank the deviation of a
 //! value and, to detect a long and small change, the moving average of the latest deviations.
 
+use std::ops::RangeInclusive;
+
 use counter_core::{Precision, Timestamp};
 
 use super::profile::Profile;
@@ -30,6 +32,13 @@ impl Rarity {
     pub(super) fn new(precision: Precision) -> Self {
         let (deviations, drifts) = Default::default();
         Self { profile: Profile::daily(precision, DAY_WEIGHT), deviations, drifts, drift: 0.0, event: 0 }
+    }
+
+    /// Returns the values at this time of day, without this share of values with the largest deviations.
+    pub(super) fn band(&self, start: Timestamp, share: f64) -> RangeInclusive<f64> {
+        let size = self.deviations.size_above(share);
+        let band = self.profile.day(start).map(|expected| expected - size..=expected + size);
+        band.unwrap_or(f64::NEG_INFINITY..=f64::INFINITY)
     }
 
     /// Observes a value. Returns the share of earlier deviations or drifts that were at least as large.

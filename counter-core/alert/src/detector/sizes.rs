@@ -45,9 +45,25 @@ impl Sizes {
         (share * (-TAIL_INDEX * octaves.max(0.0)).exp2()).min(1.0)
     }
 
+    /// Returns the size with this [share](Self::share_above), which can be larger than any size so far.
+    pub(super) fn size_above(&self, share: f64) -> f64 {
+        let Some((largest, _)) = self.bins.last() else { return f64::INFINITY };
+        let above = share * (f64::from(self.total) + 1.0) - 0.5;
+        if above > 0.0 {
+            return self.size_below(above);
+        }
+        let record = 0.5 / (f64::from(self.total) + 1.0);
+        let bins = (BINS_PER_OCTAVE / TAIL_INDEX * (record / share).log2()).ceil().max(1.0);
+        ((f64::from(*largest) + bins) / BINS_PER_OCTAVE).exp2()
+    }
+
     /// Returns the size that is exceeded by this share of sizes, but at least by four.
     pub(super) fn size_at(&self, share: f64) -> f64 {
-        let mut left = MIN_REPEATED.max(share * f64::from(self.total));
+        self.size_below(MIN_REPEATED.max(share * f64::from(self.total)))
+    }
+
+    /// Returns the size that is exceeded by this number of sizes.
+    fn size_below(&self, mut left: f64) -> f64 {
         for (bin, count) in self.bins.iter().rev() {
             if left <= f64::from(*count) {
                 let position = f64::from(*bin) + 1.0 - left / f64::from(*count);
@@ -109,8 +125,9 @@ mod tests {
                 for (n, share) in [(5_000, 0.5), (9_000, 0.1), (9_900, 0.01)] {
                     let found = all.share_above(size(n));
                     assert!((share * 0.7..share * 1.4).contains(&found), "{scale} {power} {n}: {found}");
-                    let at = all.size_at(share);
-                    assert!((size(n) * 0.9..size(n) * 1.1).contains(&at), "{scale} {power} {n}: {at}");
+                    for at in [all.size_at(share), all.size_above(share)] {
+                        assert!((size(n) * 0.9..size(n) * 1.1).contains(&at), "{scale} {power} {n}: {at}");
+                    }
                 }
                 assert!(all.share_above(2.0 * size(10_000)) < 1e-4);
             }
@@ -138,11 +155,18 @@ mod tests {
             some in prop::collection::vec(prop_oneof![Just(0.0), 0.0..1.0_f64, 1e-30..1e30_f64], 0..300),
             size in 0.0..1e10_f64,
             more in 0.0..1e10_f64,
+            share in 1e-6..0.9_f64,
         ) {
             let all = sizes(some);
             prop_assert!(all.bins.len() <= MAX_BINS);
             let (near, far) = (all.share_above(size), all.share_above(size + more));
             prop_assert!(0.0 < far && far <= near && near <= 1.0, "{} {}", near, far);
+            let at = all.size_above(share);
+            if (1e-29..1e29).contains(&at) {
+                prop_assert!(all.share_above(at * 1.001) <= share * 1.01, "{}", at);
+                // A bin is 1.19 times as large as the previous one.
+                prop_assert!(all.share_above(at / 1.2) >= share * 0.99, "{}", at);
+            }
         }
     }
 }
