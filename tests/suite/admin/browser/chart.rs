@@ -177,6 +177,10 @@ async fn all_times_are_in_the_zone_of_the_site_or_all_in_that_of_the_viewer() {
                 let ago = jiff::Timestamp::now().as_second() - at.as_second();
                 assert!((1800..3600).contains(&ago), "{time}");
             }
+            // A day that ends now is compared with the one before.
+            page.open("?period=24h&zone=local").await;
+            assert_eq!(page.run("return document.querySelectorAll('#compare-menu time').length").await, 2);
+            assert_eq!(page.run(&times_that_are_not_in(zone)).await, json!([]), "{zone}");
             // Days are those of the site, and so are all times next to them.
             page.choose("#period-menu", "#period-7-days").await;
             page.until_text("#zone-name", |name| name == "UTC").await;

@@ -11,13 +11,12 @@ use crate::dashboard::view::chart::MAX_LINES;
 use crate::dashboard::view::period::{Compare, DAY, Period, length};
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::{Page, View};
+use crate::zone::Zone;
 
 /// The toolbar of a page, and the chart controls.
 #[derive(Debug)]
 pub(crate) struct Controls {
     pub(crate) period: Menu,
-    /// The ends of a custom period that is not made of whole days, with their format name.
-    pub(crate) times: Option<(Instant, Instant, &'static str)>,
     pub(crate) custom: CustomForm,
     /// The URLs of the period before and the period after.
     pub(crate) earlier: Option<String>,
@@ -54,6 +53,8 @@ pub(crate) struct Chip {
 pub(crate) struct Menu {
     /// The current choice.
     pub(crate) title: String,
+    /// The ends of a period that is not made of whole days, with their format name. They follow the title.
+    pub(crate) times: Option<(Instant, Instant, &'static str)>,
     pub(crate) choices: Vec<Chip>,
 }
 
@@ -121,17 +122,15 @@ impl Controls {
             Chip::new("by", by.unit(), by == timeline.buckets.by, address)
         };
         let date = |at| instants::day(zone.local(at));
-        let instants = chosen.times(zone).map(|(from, to)| {
-            let style = Style::Full.of_years([from, to].map(|at| zone.local(at)), zone.local(now));
-            (Instant::of(from, zone, style), Instant::of(to, zone, style), style.name())
-        });
         let oldest = stats.reach().counts.iter().map(|part| part.oldest(now)).min().unwrap_or(now);
         Self {
-            period: Menu {
-                title: chosen.title(zone, now),
-                choices: view.available_periods(now).into_iter().map(period).collect(),
-            },
-            times: instants,
+            period: Menu::of_period(
+                "",
+                chosen,
+                zone,
+                now,
+                view.available_periods(now).into_iter().map(period).collect(),
+            ),
             custom: CustomForm {
                 fields: view.fields(&["period", "from", "to", "by", "page"]),
                 first: date(range.start),
@@ -141,12 +140,11 @@ impl Controls {
             },
             earlier: earlier(view, &timeline, now),
             later: later(view, &timeline, now),
-            compare: (chosen != Period::All).then(|| Menu {
-                title: title_of_comparison(view, &timeline, now),
-                choices: Compare::ALL.map(compare).into(),
-            }),
+            compare: (chosen != Period::All)
+                .then(|| comparison(view, &timeline, now, Compare::ALL.map(compare).into())),
             sites: (!sites.is_empty()).then(|| Menu {
                 title: view.of_site.as_deref().unwrap_or(ALL_SITES).to_owned(),
+                times: None,
                 choices: std::iter::once(None).chain(sites.iter().map(Some)).map(site).collect(),
             }),
             by: timeline.choices.iter().copied().map(by).collect(),
@@ -180,16 +178,29 @@ impl Chip {
     }
 }
 
-/// Returns the dates of the compared period, as in `vs. September`.
-fn title_of_comparison(view: &View, timeline: &Timeline, now: Timestamp) -> String {
+impl Menu {
+    /// Returns a menu with a period as the current choice, after this word.
+    fn of_period(word: &str, period: Period, zone: &Zone, now: Timestamp, choices: Vec<Chip>) -> Self {
+        let times = period.times(zone).map(|(from, to)| {
+            let style = Style::Full.of_years([from, to].map(|at| zone.local(at)), zone.local(now));
+            (Instant::of(from, zone, style), Instant::of(to, zone, style), style.name())
+        });
+        let title = if times.is_some() { String::new() } else { period.title(zone, now) };
+        Self { title: format!("{word}{title}"), times, choices }
+    }
+}
+
+/// Returns the menu of comparisons, with the dates of the compared period, as in `vs. September`.
+fn comparison(view: &View, timeline: &Timeline, now: Timestamp, choices: Vec<Chip>) -> Menu {
     let (compare, range) = (view.chart.compare, timeline.buckets.range());
     let compared = view.chart.period.compared(compare, &range, &timeline.calendar);
     let is_known = timeline.compared.is_some() && length(&range) >= DAY;
     match compared.filter(|_| is_known) {
         Some(range) => {
-            format!("vs. {}", Period::Custom(range.start, range.end).title(&timeline.calendar, now))
+            let period = Period::Custom(range.start, range.end);
+            Menu::of_period("vs. ", period, &timeline.calendar, now, choices)
         }
-        None => compare.title().to_owned(),
+        None => Menu { title: compare.title().to_owned(), times: None, choices },
     }
 }
 
