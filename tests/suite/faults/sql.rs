@@ -5,6 +5,7 @@ mod cleaning;
 mod files;
 mod logs;
 mod reads;
+mod rights;
 mod tables;
 
 use std::num::NonZeroU32;
