@@ -204,10 +204,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn incomplete_points_are_a_separate_path() {
-        let curve = curve(&[Point::Whole(4), Point::Open(2)]);
-        assert_eq!((curve.whole.as_str(), curve.open.as_str()), ("M250 0", "M250 0L750 110"));
-        assert_eq!(curve.dots, "M750 110h0");
+    fn incomplete_points_are_a_separate_path_and_do_not_look_like_a_drop() {
+        let rising = curve(&[Point::Whole(2), Point::Open(4)]);
+        assert_eq!((rising.whole.as_str(), rising.open.as_str()), ("M250 110", "M250 110L750 0"));
+        assert_eq!(rising.dots, "M750 0h0");
+        let falling = curve(&[Point::Whole(4), Point::Open(2), Point::Open(1)]);
+        assert_eq!((falling.whole.as_str(), falling.open.as_str()), ("M166.7 0", ""));
+        assert_eq!(falling.dots, "M500 110h0M833.3 165h0");
     }
 
     #[test]

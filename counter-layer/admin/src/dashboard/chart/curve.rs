@@ -40,7 +40,7 @@ pub(crate) struct Curve {
     pub(crate) area: String,
     pub(crate) whole: String,
     pub(crate) open: String,
-    /// Points without neighbors, and the final point.
+    /// Points that are not part of a line, and the final point.
     pub(crate) dots: String,
     /// The expected value of a bucket that is not over.
     pub(crate) expected: String,
@@ -90,12 +90,15 @@ impl Curve {
                 curve.expected = format!("M{expected}h0");
             }
             let (before, after) = (place.checked_sub(1).and_then(known), known(place + 1));
+            let mut is_apart = before.is_none() && after.is_none();
             match (point, before) {
                 (Point::Open(_), Some(before)) => {
                     let from = format!("{} {}", fixed(canvas.middle(place - 1)), fixed(canvas.y(before)));
-                    // A line to the count so far would look like a drop.
-                    let to = expected.as_ref().unwrap_or(&at);
-                    curve.open += &format!("M{from}L{to}");
+                    // A line to a lower count so far would look like a drop.
+                    match expected.as_ref().or_else(|| (value >= before).then_some(&at)) {
+                        Some(to) => curve.open += &format!("M{from}L{to}"),
+                        None => is_apart = true,
+                    }
                 }
                 (_, Some(_)) => {
                     curve.whole += &format!("L{at}");
@@ -112,7 +115,7 @@ impl Curve {
                 curve.area += &format!("L{} {HEIGHT}Z", fixed(canvas.middle(place)));
                 under = false;
             }
-            if after.is_none() && (before.is_none() || Some(place) == last) {
+            if is_apart || (after.is_none() && Some(place) == last) {
                 curve.dots += &format!("M{at}h0");
             }
         }
