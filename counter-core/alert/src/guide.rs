@@ -77,9 +77,9 @@
 //! Rules on unusual values use one [`Detector`](crate::detector::Detector) for each counter, which lives in
 //! the process and takes ~8 KB. It predicts a bucket from the time of day, the time of the week (if the store
 //! has enough history) and the latest buckets. The band excludes 1 in 250,000 ordinary buckets on either
-//! side, and values that deviate as much as once in eight weeks. You can change both via
-//! [`false_alarms`](AlertRule::false_alarms). The band contains errors that repeat, i.e. that were exceeded in
-//! 1 of 1,000 buckets.
+//! side, and values that deviate as much as is expected once in eight weeks, or once in 1,000 buckets if that is
+//! longer. You can change both via [`false_alarms`](AlertRule::false_alarms). The band contains errors that
+//! repeat, i.e. that were exceeded in 1 of 1,000 buckets.
 //!
 //! - **A message is a sentence** with the count, the time in UTC, and the usual range: `views: 2,310 hits
 //!   between 09:00 and 10:00 UTC, usually 900 to 1,400`.

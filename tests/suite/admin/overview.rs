@@ -134,8 +134,10 @@ async fn a_source_has_people_and_a_device_has_only_hits() {
     let google = of("source%3AGoogle").await;
     assert_eq!(card(&google, "people"), "People 2");
     assert_eq!(text(&google, "chart-title", "</h2>"), "People per day");
-    // Those of a label are hits, and a source is counted for views only.
-    assert!(!google.contains("id=\"card-views\"") && card(&google, "total") == "Hits 3", "{google}");
+    // A source is counted for views only.
+    let cards = ["total", "part", "lifetime"].map(|id| card(&google, id));
+    assert_eq!(cards, ["Views 3", "Share of all views 60.0 %", "Views, all time 3"]);
+    assert_eq!(text(&of("source%3AGoogle&show=hits").await, "chart-title", "</h2>"), "Views per day");
     for (counter, metric) in
         [("status%3A2xx", "people"), ("label%3Adevice%3Amobile", "people"), ("status%3A2xx", "views")]
     {

@@ -22,8 +22,13 @@ const SILENCE_WINDOW: RangeInclusive<u64> = 128..=1024;
 const OUTLIER_PROBABILITY: f64 = 1e-3;
 /// A value is only unusual if less than this share of earlier errors were as large.
 const MIN_RANK: f64 = 1e-3;
-/// A deviation is unusual if such a rank is expected once in this time, in seconds: eight weeks.
+/// A deviation is unusual if one as large is expected once in this time, in seconds: eight weeks.
 const RANK_INTERVAL: f64 = 8.0 * 7.0 * 86_400.0;
+/// The distance of the expected value from the middle of the band for the time of day, as a share of this band's width, up to
+/// which this band is used.
+const MAX_SHIFT: f64 = 0.125;
+/// The band of a measure has at least this distance, in the smallest standard deviations that we assume.
+const MIN_DEVIATIONS: f64 = 6.0;
 /// The number of buckets to skip if there is a gap.
 const GAP_COOLDOWN: u32 = 3;
 /// The maximum error for the comparison of models, in standard deviations.
@@ -35,7 +40,8 @@ const MAX_ERROR: f64 = 10.0;
 /// runs multiple such models and selects one of them by past errors. The band around the expected value is
 /// derived from the tails of these errors, and contains all values except for 1 in 1,000. We only learn three
 /// errors from an event, so it does not widen the band, but an event that repeats becomes normal. The band
-/// excludes deviations from the expected value, or from the time of day, that are as rare as once in eight weeks.
+/// also ends at the deviation from the expected value, or from the time of day, that is as large as is expected
+/// once in eight weeks, or once in 1,000 buckets if that is longer.
 ///
 /// - Evaluation starts with the 31st value. A missing bucket does not count as 0. The three buckets that
 ///   follow a gap will not be evaluated, because an outage might have changed the level.
@@ -122,8 +128,8 @@ impl Detector {
     }
 
     /// Sets the share of ordinary buckets outside the band, on either side: 1e-12 to 0.01. Default:
-    /// [`FALSE_ALARMS`](Self::FALSE_ALARMS). With twice the share, a deviation is also rare enough if it occurs twice
-    /// in eight weeks.
+    /// [`FALSE_ALARMS`](Self::FALSE_ALARMS). This is the share according to the tails. The time of the other limits
+    /// changes accordingly: with twice the share, a deviation as large is expected once in four weeks.
     #[must_use]
     pub fn false_alarms(mut self, share: f64) -> Self {
         self.false_alarms = if share.is_nan() { Self::FALSE_ALARMS } else { share.clamp(1e-12, 0.01) };
@@ -177,7 +183,8 @@ impl Detector {
         self.tails.filter(|_| self.observed >= MIN_VALUES && self.cooldown == 0)
     }
 
-    /// Returns the share of deviations that are outside the band because of their rank.
+    /// Returns the share of deviations that are outside the band because of their rank. What is more frequent than 1 in 1,000
+    /// repeats.
     fn rare(&self) -> f64 {
         let share = self.width as f64 / RANK_INTERVAL * self.false_alarms / Self::FALSE_ALARMS;
         share.min(self.false_alarms.max(MIN_RANK))
@@ -210,13 +217,20 @@ impl Detector {
         let [highest, lowest] = [above, below].map(|sizes| sizes.size_above(self.rare() / 2.0));
         let (min, max) = (min.max(-lowest), max.min(highest));
         let (mut lower, mut upper) = (self.scale.invert(expected + min), self.scale.invert(expected + max));
-        // Otherwise, the level has changed, so the time of day does not tell what is usual.
-        if typical.contains(&count) {
-            (lower, upper) = (lower.max(*typical.start()), upper.min(*typical.end()));
+        let (start, end) = (*typical.start(), *typical.end());
+        // Otherwise, the level may have changed, so the time of day does not tell what is usual.
+        if (count - f64::midpoint(start, end)).abs() <= MAX_SHIFT * (end - start) {
+            (lower, upper) = (lower.max(start), upper.min(end));
         }
-        if self.scale == Scale::Counts {
-            let (min, max) = poisson::band(count, self.false_alarms);
-            (lower, upper) = (lower.min(min).ceil(), upper.max(max).floor());
+        match self.scale {
+            Scale::Counts => {
+                let (min, max) = poisson::band(count, self.false_alarms);
+                (lower, upper) = (lower.min(min).ceil(), upper.max(max).floor());
+            }
+            Scale::Measures => {
+                let least = MIN_DEVIATIONS * self.scale.min_deviation(count);
+                (lower, upper) = (lower.min(count - least), upper.max(count + least));
+            }
         }
         Some(Evaluation {
             value,
@@ -356,6 +370,31 @@ mod tests {
         };
         let high: Vec<_> = (0..20 * 288 + 24).filter(|n| is_high(*n)).collect();
         assert!(!high.is_empty() && high.iter().all(|n| *n >= 20 * 288), "{high:?}");
+    }
+
+    #[test]
+    fn a_record_is_unusual_although_the_tails_allow_it() {
+        // Errors within ±10, most of them small.
+        let error = |n: u64| ((n * 7919 % 1009) as f64 / 504.5 - 1.0).powi(5) * 10.0;
+        let mut detector = Detector::of_measures(Precision::try_from(3600).expect("a width"));
+        for n in 0..4000 {
+            detector.observe(start(3600, n), 100.0 + error(n));
+        }
+        let is_high =
+            |value: f64| detector.clone().observe(start(3600, 4000), value).expect("it judges").is_high();
+        assert!(!is_high(109.0) && is_high(114.0));
+    }
+
+    #[test]
+    fn a_measure_that_stands_still_may_differ_slightly() {
+        let mut detector = Detector::of_measures(Precision::MINUTE);
+        for n in 0..350 {
+            detector.observe(start(60, n), 100.0);
+        }
+        for (n, value, is_unusual) in [(350, 100.000_1, false), (351, 100.0, false), (352, 100.1, true)] {
+            let evaluation = detector.observe(start(60, n), value).expect("it judges");
+            assert_eq!(evaluation.is_unusual(), is_unusual, "{evaluation:?}");
+        }
     }
 
     proptest! {

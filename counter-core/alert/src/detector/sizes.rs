@@ -155,7 +155,7 @@ mod tests {
             some in prop::collection::vec(prop_oneof![Just(0.0), 0.0..1.0_f64, 1e-30..1e30_f64], 0..300),
             size in 0.0..1e10_f64,
             more in 0.0..1e10_f64,
-            share in 1e-6..0.9_f64,
+            share in (-6.0..-0.05_f64).prop_map(|power| 10_f64.powf(power)),
         ) {
             let all = sizes(some);
             prop_assert!(all.bins.len() <= MAX_BINS);

@@ -200,7 +200,8 @@ impl AlertRule {
     }
 
     /// Sets the share of ordinary buckets that will be considered unusual, on either side: 1e-12 to 0.01.
-    /// Default: 1 in 250,000, i.e. a minute in six months. This only affects rules based on a [`Detector`].
+    /// Default: 1 in 250,000, i.e. a minute in six months. This only affects rules based on a [`Detector`], which has
+    /// [another limit](Detector::false_alarms) that changes accordingly.
     pub fn false_alarms(mut self, share: f64) -> Self {
         if let Condition::Unusual { false_alarms, .. } = &mut self.condition {
             *false_alarms = share;

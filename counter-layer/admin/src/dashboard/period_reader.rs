@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use counter_core::time::{Bucket, Retention};
+use counter_core::time::{Bucket, Grid, Retention};
 use counter_core::visits::{Coverage, Distributions, Measure, Uniques};
 use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
 use counter_layer::internal::HITS;
@@ -30,7 +30,8 @@ pub(crate) struct PeriodReader<'a> {
     pub(crate) reader: &'a Reader<'a>,
     pub(crate) timeline: Timeline,
     now: Timestamp,
-    period: Cover,
+    /// `None` if the period ends or starts within a bucket that is too long to count it in part.
+    period: Option<Cover>,
     /// The compared period, up to the same elapsed time.
     compared: Option<Cover>,
     /// The same for views, if whole buckets of views cover the period.
@@ -154,16 +155,19 @@ impl<'a> PeriodReader<'a> {
     pub(crate) fn new(reader: &'a Reader<'a>, view: &View, now: Timestamp) -> Self {
         let (timeline, stats) = (view.timeline(now), reader.stats);
         // Numbers of recent days should not depend on the archive, even if its buckets would fit better.
-        let retained = |range: &Range<Timestamp>| {
-            let is_recent = stats.grid().counts.iter().any(|part| part.oldest(now) <= range.start);
-            if is_recent { &stats.grid().counts } else { &stats.reach().counts }
+        let cover = |kept: fn(&Grid) -> Precisions, range: &Range<Timestamp>| {
+            let (near, all) = (kept(stats.grid()), kept(stats.reach()));
+            let is_recent = near.iter().any(|part| part.oldest(now) <= range.start);
+            let near = is_recent.then(|| Cover::new(&near, range.clone(), now)).flatten();
+            near.or_else(|| Cover::new(&all, range.clone(), now))
         };
-        let cover = |range: Range<Timestamp>| Cover::new(retained(&range), range, now);
-        let (range, elapsed) = (timeline.buckets.range(), timeline.elapsed(now));
-        let (period, compared) = (cover(range.clone()), elapsed.clone().map(cover));
-        let of_views = |range: Range<Timestamp>| Cover::new(&retained(&range).of_views(), range, now);
-        let views = Some(of_views(range.clone())).filter(|cover| cover.is_exact(&range, now));
-        let views = views.map(|cover| (cover, elapsed.map(of_views)));
+        let covers = |range: &Range<Timestamp>| {
+            (cover(|grid| grid.counts.clone(), range), cover(|grid| grid.counts.of_views(), range))
+        };
+        let range = timeline.buckets.range();
+        let (period, views) = covers(&range);
+        let (compared, views_before) = timeline.elapsed(now).as_ref().map(covers).unwrap_or_default();
+        let views = views.filter(|cover| cover.is_exact(&range, now)).map(|cover| (cover, views_before));
         let counter = view.chart.counters.first().cloned();
         let (counts_views, measured, people) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
         Self { reader, timeline, now, period, compared, views, counts_views, counter, measured, people }
@@ -173,7 +177,7 @@ impl<'a> PeriodReader<'a> {
     pub(crate) async fn totals(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
         let cover = match has_views(counters) {
             true => self.views.as_ref().map(|(period, _)| period),
-            false => Some(&self.period),
+            false => self.period.as_ref(),
         };
         self.sums(cover, counters).await
     }
@@ -253,7 +257,7 @@ impl<'a> PeriodReader<'a> {
         }
         let since = self.timeline.buckets.range().start..self.now.plus(1);
         let cover = Cover::new(&self.reader.stats.precisions_of(&new), since.clone(), self.now);
-        let cover = Some(cover).filter(|cover| cover.is_exact(&since, self.now));
+        let cover = cover.filter(|cover| cover.is_exact(&since, self.now));
         // Hits that arrive between the two reads must not be missing in the second one.
         let all = self.reader.lifetimes(&new).await?;
         let since = self.sums(cover.as_ref(), &new).await?;
@@ -295,7 +299,8 @@ impl<'a> PeriodReader<'a> {
 
     /// Returns an estimate of visitors, which is not above the hits of this period that it is an estimate for.
     pub(crate) fn at_most(&self, visitors: u64, hits: Option<u64>) -> u64 {
-        let is_exact = self.period.is_exact(&self.timeline.buckets.range(), self.now);
+        let range = self.timeline.buckets.range();
+        let is_exact = self.period.as_ref().is_some_and(|cover| cover.is_exact(&range, self.now));
         hits.filter(|_| is_exact).map_or(visitors, |hits| visitors.min(hits))
     }
 

@@ -77,7 +77,7 @@
 //! is counted. If the first hit of a page or value is in the period, the change is "New".
 //!
 //! A line has gaps if the count is unknown, i.e. until the counter gets a hit, or if the store is
-//! unavailable. Otherwise, empty buckets are shown as 0. The most recent seconds are dashed, because the next
+//! unavailable. Otherwise, empty buckets are shown as 0. The most recent seconds are shaded, because the next
 //! flush may still add hits.
 //!
 //! For the current day, week or month, the page says which total of people, views or hits to expect, and the chart shows it as a

@@ -80,8 +80,6 @@ async fn hits_wait_until_mariadb_permits_writes() {
     let server = block_in_place(MariaDb::start);
     sql(&server.url()).await;
     let administrator = server.url();
-    let (address, database) = administrator.rsplit_once('/').expect("an address");
-    let (_, address) = address.rsplit_once('@').expect("a user");
     let mut connection = sqlx::MySqlConnection::connect(&administrator).await.expect("the server replies");
     let create = "CREATE USER counter; GRANT SELECT, INSERT, UPDATE, DELETE ON access.* TO counter";
     sqlx::raw_sql(create).execute(&mut connection).await.expect("it is new");
@@ -95,7 +93,7 @@ async fn hits_wait_until_mariadb_permits_writes() {
     ];
     hits_wait::<sqlx::MySqlConnection>(
         &administrator,
-        &format!("mariadb://counter@{address}/{database}"),
+        &format!("mariadb://counter@{}/access", server.address()),
         &rights,
     )
     .await;

@@ -80,25 +80,34 @@ impl Curve {
         };
         let known = |place: usize| line.points.get(place).and_then(|point| point.count());
         let last = line.points.iter().rposition(|point| *point != Point::Future);
+        let expected_at = |place: usize| line.expected.filter(|(expected, _)| *expected == place);
+        // A line to a lower count so far would look like a drop.
+        let is_drop = |place: usize, before: u64| {
+            let is_current = Some(place) == last && matches!(line.points[place], Point::Open(_));
+            is_current
+                && line.unit == Unit::Count
+                && known(place) < Some(before)
+                && expected_at(place).is_none()
+        };
+        let joins = |place: usize| {
+            let before = place.checked_sub(1).and_then(known);
+            known(place).is_some() && before.is_some_and(|before| !is_drop(place, before))
+        };
         let mut under = false;
         for (place, point) in line.points.iter().enumerate() {
             let Some(value) = point.count() else { continue };
             let at = |value| format!("{} {}", fixed(canvas.middle(place)), fixed(canvas.y(value)));
-            let expected = line.expected.filter(|(expected, _)| *expected == place);
-            let (expected, at) = (expected.map(|(_, value)| at(value)), at(value));
+            let (expected, at) = (expected_at(place).map(|(_, value)| at(value)), at(value));
             if let Some(expected) = &expected {
                 curve.expected = format!("M{expected}h0");
             }
-            let (before, after) = (place.checked_sub(1).and_then(known), known(place + 1));
-            let mut is_apart = before.is_none() && after.is_none();
+            let before = place.checked_sub(1).and_then(known);
             match (point, before) {
+                (Point::Open(_), Some(_)) if !joins(place) => {}
                 (Point::Open(_), Some(before)) => {
                     let from = format!("{} {}", fixed(canvas.middle(place - 1)), fixed(canvas.y(before)));
-                    // A line to a lower count so far would look like a drop.
-                    match expected.as_ref().or_else(|| (value >= before).then_some(&at)) {
-                        Some(to) => curve.open += &format!("M{from}L{to}"),
-                        None => is_apart = true,
-                    }
+                    let to = expected.as_ref().unwrap_or(&at);
+                    curve.open += &format!("M{from}L{to}");
                 }
                 (_, Some(_)) => {
                     curve.whole += &format!("L{at}");
@@ -115,7 +124,7 @@ impl Curve {
                 curve.area += &format!("L{} {HEIGHT}Z", fixed(canvas.middle(place)));
                 under = false;
             }
-            if is_apart || (after.is_none() && Some(place) == last) {
+            if Some(place) == last || !(joins(place) || joins(place + 1)) {
                 curve.dots += &format!("M{at}h0");
             }
         }

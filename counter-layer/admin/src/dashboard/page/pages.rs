@@ -367,7 +367,7 @@ impl Moving {
             now: None,
             chart,
             metric,
-            title: format!("{} per {}", metric.title(), buckets.by.unit()),
+            title: format!("{} per {}", metric.title_of(&view.chart.counters), buckets.by.unit()),
             annotations,
             sums,
             forecast,

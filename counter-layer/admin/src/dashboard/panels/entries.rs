@@ -8,10 +8,10 @@ use counter_layer::internal::{BOT_LABEL, HITS, SOURCE_LABEL};
 use futures_util::future::try_join;
 
 use super::describe::{NONE, Values};
-use super::labels::{is_new, limits, remove_bots, rest, unit};
+use super::labels::{is_new, limits, remove_bots, rest};
 use super::panel;
 use super::people::{LABELS, counter};
-use crate::dashboard::format::counters::{BROKEN_LINKS, MISSING_PAGES};
+use crate::dashboard::format::counters::{self, BROKEN_LINKS, MISSING_PAGES};
 use crate::dashboard::period_reader::{Before, PeriodPeople, PeriodReader};
 use crate::dashboard::view::table::{Listed, Sort};
 use crate::dashboard::view::view::View;
@@ -142,7 +142,7 @@ impl Entries {
 
     async fn of_label(period: &PeriodReader<'_>, listed: Listed<'_>, label: &str) -> Result<Self, Error> {
         let (stats, (precision, range)) = (period.reader.stats, period.precision());
-        let unit = unit(label);
+        let unit = counters::unit(label);
         let keeps_views = stats.reach().counts.of_views().retention(precision).is_some();
         if CounterName::VIEW_LABELS.contains(&label) && !keeps_views {
             return Ok(Self { unit, unread: Some(precision), columns: Columns::Share(0), ..Self::default() });

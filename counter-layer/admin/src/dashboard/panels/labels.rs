@@ -97,7 +97,7 @@ pub(crate) async fn pages(
     if Values::of(label, &[]).is_neutral() {
         panel.rows.iter_mut().for_each(PanelRow::neutral);
     }
-    let (heads, all) = (Some([unit(label), "Share"]), Some(view.list(None).address()));
+    let (heads, all) = (Some([counters::unit(label), "Share"]), Some(view.list(None).address()));
     Ok(Some(Panel { id: "pages".to_owned(), title: "Pages".to_owned(), heads, all, ..panel }))
 }
 
@@ -174,7 +174,7 @@ async fn compare(
             }
         }
         if panel.heads == Some(OF_HITS) {
-            panel.heads = Some([unit(&label), "Share"]);
+            panel.heads = Some([counters::unit(&label), "Share"]);
         }
         Panel { id: format!("label-{label}"), title: names::title(&label).to_owned(), all, ..panel }
     };
@@ -199,11 +199,6 @@ pub(super) fn rest(listed: Listed<'_>) -> [&'static str; 2] {
         Listed::Values(BOT_LABEL) => [without, "by other bots"],
         Listed::Values(_) | Listed::Pages => [without, "with other values"],
     }
-}
-
-/// Returns what the values of a label count.
-pub(super) fn unit(label: &str) -> &'static str {
-    if CounterName::VIEW_LABELS.contains(&label) { "Views" } else { "Hits" }
 }
 
 /// Removes the bots from devices and browsers, because they have a panel of their own.
@@ -248,7 +243,7 @@ fn panel_of_people(
     }));
     let note = panel::note(&[(none, rest[0]), (others, rest[1])], &limits);
     let rows = shown.iter().map(row).collect();
-    Panel { rows, heads: Some(["People", unit(label)]), note, ..Panel::default() }
+    Panel { rows, heads: Some(["People", counters::unit(label)]), note, ..Panel::default() }
 }
 
 /// Describes the limits that apply to a ranking.

@@ -2,8 +2,9 @@
 
 use counter_core::visits::{Coverage, Now, Requests, Uniques};
 use counter_core::{CounterName, Error, Timestamp};
-use futures_util::future::{try_join, try_join4};
+use futures_util::future::{try_join, try_join3, try_join4};
 
+use crate::dashboard::format::counters;
 use crate::dashboard::format::instants;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
@@ -119,29 +120,45 @@ impl Summary {
         extent: Extent,
     ) -> Result<Self, Error> {
         let counter = &view.chart.counters[0];
-        let names: Vec<_> = [counter.clone()].into_iter().chain(CounterName::new(HITS).ok()).collect();
-        let ((totals, before), lifetimes, views, (people, time)) = try_join4(
-            try_join(period.totals(&names), period.before(&names[..1])),
-            period.reader.lifetimes(&names[..1]),
+        let (own, is_of_views) = (std::slice::from_ref(counter), counters::is_of_views(counter));
+        let whole = async {
+            let hits = CounterName::new(HITS).ok();
+            let whole = match is_of_views {
+                true if period.counts_views().await? => hits.and_then(|hits| hits.views()),
+                true => None,
+                false => hits,
+            };
+            Ok(period.totals(whole.as_slice()).await?.into_iter().next())
+        };
+        let ((totals, before, whole), lifetimes, views, (people, time)) = try_join4(
+            try_join3(period.totals(own), period.before(own), whole),
+            period.reader.lifetimes(own),
             Card::views(period, view, counter),
             slow_cards(period, view, counter, extent),
         )
         .await?;
-        let own = |id, title, value: Option<String>| Card {
+        let card = |id, title, value: Option<String>| Card {
             value: value.unwrap_or_else(numbers::unknown),
             chart: None,
             ..Card::of(view, id, title, &[counter], Metric::Hits)
         };
-        let hits = Card::hits(view, counter, totals[0], before[0]);
-        let share = totals[0].zip(totals[1]).and_then(|(total, hits)| period.reader.share(total, hits));
-        let share = own("part", "Share of all hits", share);
-        let lifetime = own("lifetime", "Hits, all time", lifetimes[0].map(digits::grouped));
+        let [title, of_all, all_time] = match is_of_views {
+            true => ["Views", "Share of all views", "Views, all time"],
+            false => ["Hits", "Share of all hits", "Hits, all time"],
+        };
+        let hits = Card { title, ..Card::hits(view, counter, totals[0], before[0]) };
+        let share = |whole: Option<u64>| {
+            let share = totals[0].zip(whole).and_then(|(total, whole)| period.reader.share(total, whole));
+            card("part", of_all, share)
+        };
+        let share = whole.map(share);
+        let lifetime = Some(card("lifetime", all_time, lifetimes[0].map(digits::grouped)));
         // Facets count only hits, and so do most labels.
         let is_known = |people: &PeriodPeople| people.all.as_ref().is_some_and(|all| all[0].is_some());
         let people =
             people.filter(|of| Metric::People.has(counter) && (counter.label().is_none() || is_known(of)));
         let people = people.map(|people| Card::people(period, view, counter, &people, totals[0]));
-        let [share, lifetime] = [share, lifetime].map(|card| Some(card).filter(|_| !view.is_shared));
+        let [share, lifetime] = [share, lifetime].map(|card| card.filter(|_| !view.is_shared));
         let cards = match views {
             Some(views) => [people, Some(views), Some(hits), time, lifetime],
             None => [people, Some(hits), share, time, lifetime],

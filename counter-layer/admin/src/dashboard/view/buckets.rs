@@ -94,9 +94,14 @@ impl Buckets {
         self.starts.iter().enumerate().map(move |(place, start)| *start..end(place))
     }
 
-    /// Returns the bucket counts, given a series of the precision to read, or `None` for unreadable buckets.
+    /// Returns the bucket counts, given a series of the precision to read, or `None` for buckets that are unreadable, or that do
+    /// not start and end with a retained bucket.
     pub(crate) fn counts(&self, series: Option<&Series>) -> Vec<Option<u64>> {
-        self.bucket_ranges().map(|bucket| count(series?, &bucket)).collect()
+        let is_end = |at| self.read.precision.bucket(at).start == at;
+        let ranges = self.bucket_ranges();
+        ranges
+            .map(|bucket| count(series?, &bucket).filter(|_| is_end(bucket.start) && is_end(bucket.end)))
+            .collect()
     }
 }
 

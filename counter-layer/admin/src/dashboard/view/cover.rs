@@ -8,6 +8,11 @@ use counter_core::{Precision, Precisions, Timestamp};
 
 use super::buckets::known;
 
+/// The longest bucket that can always be counted in part, in seconds.
+const MAX_SPLIT: u64 = 3600;
+/// A longer bucket can be counted in part if the range is at least as long as this number of such buckets.
+const MIN_LENGTH: u64 = 20;
+
 /// Buckets of several precisions that cover a range with few samples, e.g. whole days and then hours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cover {
@@ -26,7 +31,10 @@ pub(crate) struct Part {
 impl Cover {
     /// Covers a range with the coarsest retained buckets that fit. Where none fits, only a proportional part of a
     /// bucket will be counted. Times without retained buckets are not covered.
-    pub(crate) fn new(retained: &Precisions, range: Range<Timestamp>, now: Timestamp) -> Self {
+    ///
+    /// Returns `None` for a part of a bucket that is too long: hits are not spread evenly over a day.
+    pub(crate) fn new(retained: &Precisions, range: Range<Timestamp>, now: Timestamp) -> Option<Self> {
+        let max_split = MAX_SPLIT.max((range.end.as_unix() - range.start.as_unix()) / MIN_LENGTH);
         let mut parts: Vec<Part> = Vec::new();
         let mut at = range.start;
         while at < range.end {
@@ -39,6 +47,9 @@ impl Cover {
             let counted = at..bucket.end.min(range.end);
             at = counted.end;
             let part = Part { precision, buckets: bucket, counted };
+            if !part.is_whole() && u64::from(precision.as_seconds()) > max_split {
+                return None;
+            }
             let continued = |last: &&mut Part| {
                 last.precision == precision
                     && last.buckets.end == part.buckets.start
@@ -50,7 +61,7 @@ impl Cover {
                 None => parts.push(part),
             }
         }
-        Self { parts }
+        Some(Self { parts })
     }
 
     /// Returns `true` if whole buckets cover the range, up to now.
@@ -125,7 +136,7 @@ mod tests {
     }
 
     fn parts(retained: &Precisions, range: Range<Timestamp>) -> Vec<(u32, u64)> {
-        let cover = Cover::new(retained, range, NOW);
+        let cover = Cover::new(retained, range, NOW).expect("short buckets");
         let counted = |pair: &[Part]| pair[0].counted.end <= pair[1].counted.start;
         assert!(cover.parts.windows(2).all(counted), "{cover:?}");
         let number = |part: &Part| {
@@ -164,8 +175,15 @@ mod tests {
     fn buckets_at_the_ends_are_counted_in_part() {
         let hours = precisions(&[(3600, 2000)]);
         let cover = Cover::new(&hours, MIDNIGHT.plus(1800)..MIDNIGHT.plus(3600 * 2 + 900), NOW);
+        let cover = cover.expect("hours are short");
         let total = Total { count: 100, unreadable: None };
         assert_eq!((cover.parts.len(), cover.sum([Some(&total); 3])), (3, Some(50 + 100 + 25)));
         assert_eq!(cover.sum([Some(&total), None, Some(&total)]), None);
+        // A few hours of a day are unknown, but in three weeks they hardly matter.
+        let days = precisions(&[(86_400, 30)]);
+        for (length, is_known) in [(1, false), (10, false), (21, true)] {
+            let range = MIDNIGHT.minus(length * DAY)..MIDNIGHT.minus(DAY - 10_800);
+            assert_eq!(Cover::new(&days, range, NOW).is_some(), is_known, "{length}");
+        }
     }
 }

@@ -48,6 +48,14 @@ impl Metric {
         }
     }
 
+    /// Returns the title of a chart of these counters.
+    pub(crate) fn title_of(self, counters: &[CounterName]) -> &'static str {
+        match self {
+            Self::Hits if counters.iter().all(counters::is_of_views) => Self::Views.title(),
+            _ => self.title(),
+        }
+    }
+
     pub(crate) const fn unit(self) -> Unit {
         match self {
             Self::People | Self::Views | Self::Hits => Unit::Count,
