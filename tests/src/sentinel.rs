@@ -139,6 +139,8 @@ impl RedisSentinel {
     ///
     /// Panics if this takes more than two minutes.
     pub fn until_replicated(&self) {
+        // A message is replicated like a write. Without any, an offset of 0 would be enough.
+        self.master_server().command(&["PUBLISH", "replicated", ""]);
         let written = replication(self.master_server(), "master_repl_offset:").expect("the master responds");
         block_until("the replica is known and in sync", LIMIT, || {
             let replicas = self.info("REPLICAS");
