@@ -96,6 +96,7 @@ async fn a_chart_has_one_unit_and_the_chosen_card() {
     let page_of_hour =
         page(&site, &format!("?period=custom&from={hour}&to={}&by=hour", hour.plus(3 * 3600))).await;
     assert_eq!(text(&page_of_hour, "chart-title", "</h2>"), "People per hour");
+    assert!(!page_of_hour.contains("<title> –"), "a title names the period: {page_of_hour}");
     // Views are not kept by the minute, and people are not either.
     for metric in ["people", "views"] {
         let page = page(&site, &format!("?period=1h&show={metric}")).await;

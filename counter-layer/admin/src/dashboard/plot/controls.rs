@@ -51,9 +51,11 @@ pub(crate) struct Chip {
 /// A menu of choices.
 #[derive(Debug)]
 pub(crate) struct Menu {
+    /// The word before the current choice.
+    pub(crate) word: &'static str,
     /// The current choice.
     pub(crate) title: String,
-    /// The ends of a period that is not made of whole days, with their format name. They follow the title.
+    /// The ends of a period that is not made of whole days, with their format name, to be shown instead of the title.
     pub(crate) times: Option<(Instant, Instant, &'static str)>,
     pub(crate) choices: Vec<Chip>,
 }
@@ -143,6 +145,7 @@ impl Controls {
             compare: (chosen != Period::All)
                 .then(|| comparison(view, &timeline, now, Compare::ALL.map(compare).into())),
             sites: (!sites.is_empty()).then(|| Menu {
+                word: "",
                 title: view.of_site.as_deref().unwrap_or(ALL_SITES).to_owned(),
                 times: None,
                 choices: std::iter::once(None).chain(sites.iter().map(Some)).map(site).collect(),
@@ -180,13 +183,18 @@ impl Chip {
 
 impl Menu {
     /// Returns a menu with a period as the current choice, after this word.
-    fn of_period(word: &str, period: Period, zone: &Zone, now: Timestamp, choices: Vec<Chip>) -> Self {
+    fn of_period(
+        word: &'static str,
+        period: Period,
+        zone: &Zone,
+        now: Timestamp,
+        choices: Vec<Chip>,
+    ) -> Self {
         let times = period.times(zone).map(|(from, to)| {
             let style = Style::Full.of_years([from, to].map(|at| zone.local(at)), zone.local(now));
             (Instant::of(from, zone, style), Instant::of(to, zone, style), style.name())
         });
-        let title = if times.is_some() { String::new() } else { period.title(zone, now) };
-        Self { title: format!("{word}{title}"), times, choices }
+        Self { word, title: period.title(zone, now), times, choices }
     }
 }
 
@@ -200,7 +208,7 @@ fn comparison(view: &View, timeline: &Timeline, now: Timestamp, choices: Vec<Chi
             let period = Period::Custom(range.start, range.end);
             Menu::of_period("vs. ", period, &timeline.calendar, now, choices)
         }
-        None => Menu { title: compare.title().to_owned(), times: None, choices },
+        None => Menu { word: "", title: compare.title().to_owned(), times: None, choices },
     }
 }
 
