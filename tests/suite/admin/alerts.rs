@@ -75,6 +75,25 @@ fn open_access() -> Access {
 }
 
 #[tokio::test]
+async fn a_raised_rule_names_the_data_that_cannot_be_read() {
+    let redis = RedisServer::start();
+    let mut watched = Watched::over(store(&redis.url()).await, open_access()).await;
+    for ago in [2, 1] {
+        let at = watched.judged.minus(3600 * ago);
+        watched.site.record("/", precision(3600).bucket(at).start.minus(3600), 11).await;
+        watched.watch.check_once(at).await.expect("the store is there");
+    }
+    let latest = precision(3600).bucket(watched.judged).start.minus(3600).to_string();
+    redis.int(&["HSET", "access:count:3600:/", &latest, "junk"]);
+    watched.watch.check_once(watched.judged).await.expect("the rest is readable");
+    let rule = watched.rule("busy & loud").await;
+    let shown = ["state", "reason", "unread"].map(|field| rule[field].clone());
+    assert_eq!(shown, [json!("raised"), json!("/ has 11 hits, above 10"), json!("access:count:3600:/")]);
+    let page = send(&watched.site.router, "/admin/stats/alerts", None).await.body;
+    assert!(page.contains("access:count:3600:/ cannot be read"), "{page}");
+}
+
+#[tokio::test]
 async fn rules_and_history_include_the_evaluated_numbers() {
     let mut watched = Watched::over(MemoryStore::new(), open_access()).await;
     let fresh = watched.rule("busy & loud").await;
@@ -93,7 +112,7 @@ async fn rules_and_history_include_the_evaluated_numbers() {
         "name": "busy & loud", "is_stored": false, "condition": "/ has more than 10 hits", "counters": ["/"], "unit": "hits",
         "severity": "warning", "precision": 3600, "raise_after": 2, "resolve_after": 1, "state": "raised",
         "raised_since": end - 3600, "silenced_until": null, "judged_until": end,
-        "reason": "/ has 11 hits, above 10", "last": last, "buckets": [before, last],
+        "reason": "/ has 11 hits, above 10", "unread": null, "last": last, "buckets": [before, last],
     });
     assert_eq!(watched.rule("busy & loud").await, expected);
     let errors = watched.rule("errors").await;

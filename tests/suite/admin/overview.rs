@@ -152,6 +152,19 @@ async fn a_source_has_people_and_a_device_has_only_hits() {
 }
 
 #[tokio::test]
+async fn a_source_has_no_share_of_views_if_the_site_does_not_count_them() {
+    let mut site = site_at_noon();
+    let recorder = site.recorder();
+    let sources = recorder.label_values("source").expect("a name");
+    let noted = sources.counter(sources.note(Some("Google"), NonZeroU32::MIN));
+    recorder.record_at(noted, None, Timestamp::now(), NonZeroU32::MIN);
+    site.record("hits", Timestamp::now(), 10).await;
+    let google = page(&site, "/counter?counter=label%3Asource%3AGoogle&period=7d").await;
+    assert_eq!(card(&google, "total"), "Views 1");
+    assert!(!google.contains("id=\"card-part\""), "{google}");
+}
+
+#[tokio::test]
 async fn people_of_sources_are_dated_if_they_are_counted_since_a_day_in_the_period() {
     let mut site = site_at_noon();
     count(&mut site).await;

@@ -219,6 +219,30 @@ async fn links_lead_to_periods_and_all_years_before() {
 }
 
 #[tokio::test]
+async fn hours_of_an_old_day_are_read_from_the_archive_and_otherwise_unknown() {
+    // The store keeps hours for five days, and most hits come in the second half of the day.
+    let day = days_ago(10);
+    let fill = |recorder: &Recorder| {
+        record(recorder, day.plus(3600), 5);
+        record(recorder, day.plus(20 * 3600), 700);
+    };
+    let mut counters =
+        Counters::builder(MemoryStore::new()).utc_offset(noon_offset()).build().expect("a grid");
+    fill(&counters.recorder());
+    counters.flush().await.expect("memory takes all");
+    let near = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()));
+    let query = format!("?counter=hits&period=custom&from={day}&to={}&show=hits", day.plus(3 * 3600));
+    for (router, total, is_known) in [(&Site::filled(fill).await.router, "5", true), (&near, "–", false)] {
+        let of_counter = page(router, &format!("/counter{query}")).await;
+        assert_eq!(text(&of_counter, "card-total", "</strong>"), format!("Hits {total}"));
+        let file = page(router, &format!("/chart.csv{query}")).await;
+        let counts: Vec<_> =
+            file.lines().skip(1).map(|line| line.split(',').nth(1).expect("a count")).collect();
+        assert!(counts.iter().any(|count| !count.is_empty()) == is_known, "{file}");
+    }
+}
+
+#[tokio::test]
 async fn all_time_starts_with_the_first_hit_of_a_counter() {
     let site = Site::filled(|recorder| {
         record(recorder, days_ago(3), 1111);

@@ -84,6 +84,8 @@ impl Sizes {
         if self.total >= MAX_TOTAL {
             self.total /= 2.0;
             self.bins.iter_mut().for_each(|(_, count)| *count /= 2.0);
+            // Otherwise, a single event would stay the largest size for good.
+            self.bins.retain(|(_, count)| *count >= 1.0);
         }
         self.total += 1.0;
         #[expect(clippy::cast_possible_truncation, reason = "between -400 and 400")]
@@ -147,6 +149,7 @@ mod tests {
             all.add(1.0);
         }
         assert!(all.share_above(10.0) < 1e-4 && all.size_at(1e-3) < 2.0);
+        assert!(all.size_above(1e-5) < 4.0, "{}", all.size_above(1e-5));
     }
 
     proptest! {

@@ -45,8 +45,11 @@ pub(crate) struct AlertRule {
     silenced_until: Option<u64>,
     /// Unix time of the end of the latest evaluated bucket; null if the rule has not been evaluated yet.
     judged_until: Option<u64>,
-    /// Why the alert is raised, or else which data can't be read; null if neither applies.
+    /// Why the alert is raised; null if it is not.
     reason: Option<String>,
+    /// The data that could not be read for the latest bucket, e.g. `site us`, so that `raised` may be outdated; null if all of it
+    /// could.
+    unread: Option<String>,
     /// The evaluation of the latest bucket with a verdict; null if the rule has not been evaluated yet.
     last: Option<AlertBucket>,
     /// The buckets that most recently raised or resolved the alert, in ascending order; only the latest 6.
@@ -78,7 +81,8 @@ impl From<RuleStatus> for AlertRule {
         };
         Self {
             state,
-            reason: rule.reason().map(str::to_owned).or_else(|| Some(rule.unread.as_ref()?.to_string())),
+            reason: rule.reason().map(str::to_owned),
+            unread: rule.unread.map(|unread| unread.key),
             name: rule.name,
             is_stored: rule.is_stored,
             condition: rule.condition,

@@ -11,18 +11,6 @@ pub(crate) const MISSING_PAGES: &str = "not_found";
 /// The label with paths of missing pages and the hosts that link to them.
 pub(crate) const BROKEN_LINKS: &str = "broken_link";
 
-/// Returns what the values of a label count.
-pub(crate) fn unit(label: &str) -> &'static str {
-    if CounterName::VIEW_LABELS.contains(&label) { "Views" } else { "Hits" }
-}
-
-/// Returns `true` if this counts the views with a value of a label, not all hits.
-pub(crate) fn is_of_views(counter: &CounterName) -> bool {
-    let pair = counter.pair().map(|(label, ..)| label);
-    let label = pair.or_else(|| counter.label().map(|(label, _)| label));
-    label.is_some_and(|label| CounterName::VIEW_LABELS.contains(&label))
-}
-
 /// Returns the name of a counter for headings and legends.
 pub(crate) fn title(counter: &CounterName) -> String {
     match (counter.pair(), counter.label()) {

@@ -77,7 +77,7 @@ struct Rule {
     muted_until: Option<Instant>,
     /// Since when the values of a firing rule are normal, and when it is resolved if they stay so.
     recovery: Option<(Instant, Instant)>,
-    /// Why the rule is firing.
+    /// Why the rule is firing, and which data can't be read.
     reasons: Vec<String>,
     value: String,
     /// The start of the latest interval with a value, if newer intervals have no data.
@@ -241,7 +241,6 @@ impl Rule {
         if states.is_empty() {
             states.push(if last.is_some() { OK } else { NO_DATA });
         }
-        let unread = rule.unread.as_ref().map(ToString::to_string);
         let counters: Vec<_> =
             rule.counters.iter().map(|name| (counters::title(name), view.counter(name))).collect();
         Self {
@@ -253,7 +252,12 @@ impl Rule {
             states,
             muted_until: rule.silenced.map(|at| times.instant(at)),
             recovery: recovery(rule).map(|(since, resolved)| (times.instant(since), times.instant(resolved))),
-            reasons: rule.reason().map(str::to_owned).into_iter().chain(unread).collect(),
+            reasons: rule
+                .reason()
+                .map(str::to_owned)
+                .into_iter()
+                .chain(rule.unread.as_ref().map(ToString::to_string))
+                .collect(),
             value: last_value.as_ref().map_or_else(unknown, |last| last.value.clone()),
             outdated: last.filter(|last| is_outdated(rule, last)).map(|last| times.unix(last.start)),
             threshold: last_value.map_or_else(unknown, |last| last.band.unwrap_or(last.threshold)),

@@ -11,8 +11,9 @@ use super::describe::{NONE, Values};
 use super::labels::{is_new, limits, remove_bots, rest};
 use super::panel;
 use super::people::{LABELS, counter};
-use crate::dashboard::format::counters::{self, BROKEN_LINKS, MISSING_PAGES};
+use crate::dashboard::format::counters::{BROKEN_LINKS, MISSING_PAGES};
 use crate::dashboard::period_reader::{Before, PeriodPeople, PeriodReader};
+use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::table::{Listed, Sort};
 use crate::dashboard::view::view::View;
 use crate::kind::Kind;
@@ -142,7 +143,7 @@ impl Entries {
 
     async fn of_label(period: &PeriodReader<'_>, listed: Listed<'_>, label: &str) -> Result<Self, Error> {
         let (stats, (precision, range)) = (period.reader.stats, period.precision());
-        let unit = counters::unit(label);
+        let unit = Metric::of_label(label).title();
         let keeps_views = stats.reach().counts.of_views().retention(precision).is_some();
         if CounterName::VIEW_LABELS.contains(&label) && !keeps_views {
             return Ok(Self { unit, unread: Some(precision), columns: Columns::Share(0), ..Self::default() });

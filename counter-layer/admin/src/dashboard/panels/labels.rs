@@ -17,6 +17,7 @@ use crate::dashboard::format::instants;
 use crate::dashboard::format::names;
 use crate::dashboard::format::numbers;
 use crate::dashboard::period_reader::{Before, PeriodReader};
+use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::table::Listed;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
@@ -97,7 +98,7 @@ pub(crate) async fn pages(
     if Values::of(label, &[]).is_neutral() {
         panel.rows.iter_mut().for_each(PanelRow::neutral);
     }
-    let (heads, all) = (Some([counters::unit(label), "Share"]), Some(view.list(None).address()));
+    let (heads, all) = (Some([Metric::of_label(label).title(), "Share"]), Some(view.list(None).address()));
     Ok(Some(Panel { id: "pages".to_owned(), title: "Pages".to_owned(), heads, all, ..panel }))
 }
 
@@ -174,7 +175,7 @@ async fn compare(
             }
         }
         if panel.heads == Some(OF_HITS) {
-            panel.heads = Some([counters::unit(&label), "Share"]);
+            panel.heads = Some([Metric::of_label(&label).title(), "Share"]);
         }
         Panel { id: format!("label-{label}"), title: names::title(&label).to_owned(), all, ..panel }
     };
@@ -243,7 +244,7 @@ fn panel_of_people(
     }));
     let note = panel::note(&[(none, rest[0]), (others, rest[1])], &limits);
     let rows = shown.iter().map(row).collect();
-    Panel { rows, heads: Some(["People", counters::unit(label)]), note, ..Panel::default() }
+    Panel { rows, heads: Some(["People", Metric::of_label(label).title()]), note, ..Panel::default() }
 }
 
 /// Describes the limits that apply to a ranking.

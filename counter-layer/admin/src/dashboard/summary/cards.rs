@@ -4,7 +4,6 @@ use counter_core::visits::{Coverage, Now, Requests, Uniques};
 use counter_core::{CounterName, Error, Timestamp};
 use futures_util::future::{try_join, try_join3, try_join4};
 
-use crate::dashboard::format::counters;
 use crate::dashboard::format::instants;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
@@ -120,15 +119,15 @@ impl Summary {
         extent: Extent,
     ) -> Result<Self, Error> {
         let counter = &view.chart.counters[0];
-        let (own, is_of_views) = (std::slice::from_ref(counter), counters::is_of_views(counter));
+        let (own, counted) = (std::slice::from_ref(counter), Metric::counted(counter));
         let whole = async {
             let hits = CounterName::new(HITS).ok();
-            let whole = match is_of_views {
-                true if period.counts_views().await? => hits.and_then(|hits| hits.views()),
-                true => None,
-                false => hits,
+            let whole = match counted {
+                Metric::Views if !period.counts_views().await? => None,
+                Metric::Views => hits.and_then(|hits| hits.views()),
+                _ => hits,
             };
-            Ok(period.totals(whole.as_slice()).await?.into_iter().next())
+            Ok(period.totals(whole.as_slice()).await?.pop())
         };
         let ((totals, before, whole), lifetimes, views, (people, time)) = try_join4(
             try_join3(period.totals(own), period.before(own), whole),
@@ -142,16 +141,14 @@ impl Summary {
             chart: None,
             ..Card::of(view, id, title, &[counter], Metric::Hits)
         };
-        let [title, of_all, all_time] = match is_of_views {
-            true => ["Views", "Share of all views", "Views, all time"],
-            false => ["Hits", "Share of all hits", "Hits, all time"],
+        let hits = Card { title: counted.title(), ..Card::hits(view, counter, totals[0], before[0]) };
+        let [of_all, all_time] = match counted {
+            Metric::Views => ["Share of all views", "Views, all time"],
+            _ => ["Share of all hits", "Hits, all time"],
         };
-        let hits = Card { title, ..Card::hits(view, counter, totals[0], before[0]) };
-        let share = |whole: Option<u64>| {
-            let share = totals[0].zip(whole).and_then(|(total, whole)| period.reader.share(total, whole));
-            card("part", of_all, share)
-        };
-        let share = whole.map(share);
+        let share = whole
+            .map(|whole| totals[0].zip(whole).and_then(|(part, whole)| period.reader.share(part, whole)));
+        let share = share.map(|share| card("part", of_all, share));
         let lifetime = Some(card("lifetime", all_time, lifetimes[0].map(digits::grouped)));
         // Facets count only hits, and so do most labels.
         let is_known = |people: &PeriodPeople| people.all.as_ref().is_some_and(|all| all[0].is_some());

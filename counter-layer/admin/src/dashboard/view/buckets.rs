@@ -94,14 +94,17 @@ impl Buckets {
         self.starts.iter().enumerate().map(move |(place, start)| *start..end(place))
     }
 
-    /// Returns the bucket counts, given a series of the precision to read, or `None` for buckets that are unreadable, or that do
-    /// not start and end with a retained bucket.
+    /// Returns `true` if whole buckets of the precision to read cover the range.
+    pub(crate) fn is_aligned(&self) -> bool {
+        let range = self.range();
+        [range.start, range.end].iter().all(|at| self.read.precision.bucket(*at).start == *at)
+    }
+
+    /// Returns the bucket counts, given a series of the precision to read, or `None` for buckets that are unreadable or only a
+    /// part of a retained one.
     pub(crate) fn counts(&self, series: Option<&Series>) -> Vec<Option<u64>> {
-        let is_end = |at| self.read.precision.bucket(at).start == at;
-        let ranges = self.bucket_ranges();
-        ranges
-            .map(|bucket| count(series?, &bucket).filter(|_| is_end(bucket.start) && is_end(bucket.end)))
-            .collect()
+        let series = series.filter(|_| self.is_aligned());
+        self.bucket_ranges().map(|bucket| count(series?, &bucket)).collect()
     }
 }
 
@@ -185,6 +188,18 @@ mod tests {
             (weeks.len(), &*weeks[0], &*weeks[1], &*weeks[8]),
             (9, "2026-09-23", "2026-09-28", "2026-11-16")
         );
+    }
+
+    #[test]
+    fn a_part_of_a_retained_bucket_has_no_count() {
+        let (read, day) = (retained(86_400, 30), Precision::DAY.bucket(NOW).start);
+        let series =
+            Series::new(read.precision, day..day.plus(86_400), vec![Sample { start: day, count: 9 }]);
+        for (start, length, count) in [(0, 86_400, Some(9)), (0, 10_800, None), (50_400, 21_600, None)] {
+            let start = day.plus(start);
+            let buckets = Buckets { by: By::Day, read, starts: vec![start], end: start.plus(length) };
+            assert_eq!(buckets.counts(Some(&series)), [count], "{length}");
+        }
     }
 
     #[test]

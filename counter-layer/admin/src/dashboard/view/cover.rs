@@ -179,7 +179,7 @@ mod tests {
         let total = Total { count: 100, unreadable: None };
         assert_eq!((cover.parts.len(), cover.sum([Some(&total); 3])), (3, Some(50 + 100 + 25)));
         assert_eq!(cover.sum([Some(&total), None, Some(&total)]), None);
-        // A few hours of a day are unknown, but in three weeks they hardly matter.
+        // We can't tell how many hits came in the first three hours of a day. In three weeks, this does not matter.
         let days = precisions(&[(86_400, 30)]);
         for (length, is_known) in [(1, false), (10, false), (21, true)] {
             let range = MIDNIGHT.minus(length * DAY)..MIDNIGHT.minus(DAY - 10_800);

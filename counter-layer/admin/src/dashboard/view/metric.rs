@@ -48,12 +48,21 @@ impl Metric {
         }
     }
 
+    /// Returns what the values of a label count.
+    pub(crate) fn of_label(label: &str) -> Self {
+        if CounterName::VIEW_LABELS.contains(&label) { Self::Views } else { Self::Hits }
+    }
+
+    /// Returns what a counter counts.
+    pub(crate) fn counted(counter: &CounterName) -> Self {
+        let pair = counter.pair().map(|(label, ..)| label);
+        pair.or_else(|| counter.label().map(|(label, _)| label)).map_or(Self::Hits, Self::of_label)
+    }
+
     /// Returns the title of a chart of these counters.
     pub(crate) fn title_of(self, counters: &[CounterName]) -> &'static str {
-        match self {
-            Self::Hits if counters.iter().all(counters::is_of_views) => Self::Views.title(),
-            _ => self.title(),
-        }
+        let is_of_views = || counters.iter().all(|counter| Self::counted(counter) == Self::Views);
+        if self == Self::Hits && is_of_views() { Self::Views.title() } else { self.title() }
     }
 
     pub(crate) const fn unit(self) -> Unit {
@@ -114,6 +123,25 @@ impl Metric {
             Self::Share => format!("{counter} in % of hits"),
             _ if **counter == *HITS => self.name().to_owned(),
             _ => format!("{} of {counter}", self.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_and_addresses_count_views_also_by_page() {
+        for (counter, counted) in [
+            ("label:source:Google", Metric::Views),
+            ("label:source@:/ = Google", Metric::Views),
+            ("label:address:/17", Metric::Views),
+            ("label:device:mobile", Metric::Hits),
+            ("label:device@:/ = mobile", Metric::Hits),
+            ("/source", Metric::Hits),
+        ] {
+            assert_eq!(Metric::counted(&CounterName::new(counter).expect("a name")), counted, "{counter}");
         }
     }
 }

@@ -36,7 +36,8 @@ impl Timeline {
     fn new(site: &Site, period: Period, by: Option<By>, compare: Compare, now: Timestamp) -> Self {
         let mut timeline = Self::resolve(site, period, by, now);
         let Self { buckets, calendar, .. } = &timeline;
-        let compared = period.compared(compare, &buckets.range(), calendar).and_then(|range| {
+        let range = period.compared(compare, &buckets.range(), calendar).filter(|_| buckets.is_aligned());
+        let compared = range.and_then(|range| {
             let all = match buckets.by {
                 By::Width(_) => Some(Buckets::of(buckets.read, &range)),
                 by => Buckets::of_calendar(by, calendar, &range, &site.reach, now),
