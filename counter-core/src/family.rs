@@ -3,6 +3,7 @@
 
 pub(crate) mod name;
 pub(crate) mod writer;
+pub(crate) mod store_id;
 pub(crate) mod shard;
 pub(crate) mod future;
 pub(crate) mod handle;
@@ -12,5 +13,7 @@ pub(crate) mod errands;
 pub(crate) mod private_file;
 #[cfg(feature = "dump")]
 pub(crate) mod line;
+#[cfg(feature = "dump")]
+pub(crate) mod restore_error;
 #[cfg(any(feature = "entity", feature = "unique", feature = "window"))]
 pub(crate) mod operations;

@@ -32,8 +32,9 @@ pub use ledger::{
 pub use stats::{
     CounterPage, Coverage, Distributions, LabelRanking, Now, Ranking, Series, Slowest, Stats, Uniques,
 };
-pub use store::{Cleaned, Extent, GridMismatch, Store, StoreId, StoreIdError, Total, Unreadable};
+pub use store::{Cleaned, Extent, GridMismatch, Store, Total, Unreadable};
 pub use tally::{Counter, Hit, LabelError, LabelValues, Measured, NotedValue, PageHit, Recorder};
 
 pub use crate::family::name::CounterNameError;
+pub use crate::family::store_id::{StoreId, StoreIdError};
 pub use crate::family::writer::WriterId;

@@ -48,7 +48,7 @@ enum Command {
 const STORES: &str = "\
 Stores:
   sqlite:counts.db                  a file, which is created
-  redis://127.0.0.1:6379            Redis, the same as --redis; redis-cluster:// for a cluster
+  redis://127.0.0.1:6379            Redis; redis-cluster:// for a cluster
   postgres://user@127.0.0.1/site    PostgreSQL
   mysql://user@127.0.0.1/site       MariaDB
   memory:                           lost on exit";

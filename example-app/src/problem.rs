@@ -66,8 +66,13 @@ pub(crate) fn causes<'a>(
 
 /// Formats an error with its causes, and adds what to do.
 pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
-    let mut text = String::new();
-    for cause in causes(error).map(ToString::to_string) {
+    let (mut text, denial) = (String::new(), denial(error));
+    for cause in causes(error) {
+        // The store can be reached, but not by this user.
+        let cause = match cause.downcast_ref::<counter_core::Error>().map(counter_core::Error::kind) {
+            Some(StoreErrorKind::Unavailable) if denial.is_some() => "the store denied access".to_owned(),
+            _ => cause.to_string(),
+        };
         // Some errors of databases contain their cause.
         if text.is_empty() {
             text = cause;
@@ -75,7 +80,7 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
             text += &format!(": {cause}");
         }
     }
-    let remedy = denial(error).or_else(|| causes(error).filter_map(remedy).last());
+    let remedy = denial.or_else(|| causes(error).filter_map(remedy).last());
     // If a server does not use TLS, the reason is just that there is no connection.
     let needs_tls = ["rediss", "valkeys"].iter().any(|scheme| text.contains(scheme));
     let remedy = remedy.map(|remedy| if needs_tls && remedy == NO_SERVER { NO_TLS_SERVER } else { remedy });
@@ -142,7 +147,9 @@ fn remedy(cause: &(dyn Error + 'static)) -> Option<&'static str> {
     }
     match cause.downcast_ref::<RestoreError>() {
         Some(RestoreError::Malformed { line: 1, .. }) => Some("the file must be written by `dump`"),
-        Some(RestoreError::Truncated { .. }) => Some("copy the whole file, or repeat the dump"),
+        Some(RestoreError::Truncated { .. }) => Some(
+            "copy the whole file, or repeat the dump; then repeat this command, because no part is added twice",
+        ),
         _ => None,
     }
 }

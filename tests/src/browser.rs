@@ -112,7 +112,7 @@ pub async fn browse_at<F: Future<Output: 'static> + 'static>(
         for path in VISITED_PATHS {
             page.visit(path).await;
         }
-        page.client.goto(&link).await.expect("the link opens");
+        page.open_url(&link).await;
         let output = using(page.clone()).await;
         (output, page.console_errors().await)
     };
@@ -208,12 +208,17 @@ impl Page {
         };
         until("the visits are counted", LIMIT, is_counted).await;
         let address = format!("http://{}/admin/stats{path}", self.site);
-        self.client.goto(&address).await.expect("it opens");
+        self.open_url(&address).await;
     }
 
-    /// Opens any URL.
+    /// Opens any URL, and waits until the page has been parsed. On a busy machine, the driver sometimes does not.
     pub async fn open_url(&self, url: &str) {
         self.client.goto(url).await.expect("it opens");
+        let is_parsed = async || {
+            let state = self.client.execute("return document.readyState", Vec::new()).await;
+            state.is_ok_and(|state| state == "complete")
+        };
+        until("the page is parsed", LIMIT, is_parsed).await;
     }
 
     /// Sends a request to the site as a visitor.

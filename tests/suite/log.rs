@@ -3,28 +3,34 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use tracing::subscriber::DefaultGuard;
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The log of the current thread. Starts with [`capture`](Self::capture), and ends when the guard is dropped.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    text: Arc<Mutex<Vec<u8>>>,
+    /// If a process has a single subscriber, tracing assumes that all threads use it: a statement that another test
+    /// reaches first would never be logged.
+    _second: Dispatch,
+}
 
 impl Log {
     pub(crate) fn capture() -> (Self, DefaultGuard) {
-        let log = Self::default();
+        let log = Self { text: Arc::default(), _second: Dispatch::new(NoSubscriber::new()) };
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
         (log, tracing::subscriber::set_default(subscriber))
     }
 
     pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().expect("no panic").clone()).expect("a log is text")
+        String::from_utf8(self.text.lock().expect("no panic").clone()).expect("a log is text")
     }
 }
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no panic").write(bytes)
+        self.text.lock().expect("no panic").write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -48,4 +48,4 @@ mod restore;
 
 pub use dumping::UniqueDump;
 pub use line::UniqueDumped;
-pub use restore::{UniqueRestore, UniqueRestoreError, UniqueRestored};
+pub use restore::{UniqueRestore, UniqueRestored};

@@ -52,4 +52,6 @@ mod restore;
 
 pub use dumping::Dump;
 pub use line::Dumped;
-pub use restore::{Restore, RestoreError, Restored};
+pub use restore::{Restore, Restored};
+
+pub use crate::family::restore_error::RestoreError;

@@ -29,9 +29,10 @@ use crate::document::DocumentStore;
 use crate::error::{Error, ErrorKind};
 use crate::family::errands::Errands;
 use crate::family::name::CounterName;
+use crate::family::store_id::StoreId;
 use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 use crate::visits::ledger::metrics;
-use crate::visits::store::identity::{GridMismatch, StoreId};
+use crate::visits::store::identity::GridMismatch;
 use crate::visits::store::{KnownQuery, identity};
 
 /// A handle to read the store, which is up to a flush interval behind the recorded hits.

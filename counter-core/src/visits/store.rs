@@ -29,7 +29,7 @@ pub use archive_store::{ArchiveStore, Page, Progress};
 pub use batch::{Adds, ApplyOutcome, Batch, Cell, Part, Remark};
 pub(crate) use batch::{MAX_FUTURE_SECONDS, hits, travels_dense};
 pub use fence::{Fence, FenceKind, Incarnation, StoredFence, Witness};
-pub use identity::{GridMismatch, StoreId, StoreIdError};
+pub use identity::GridMismatch;
 pub use read::Read;
 pub use read::StoreInfo;
 #[cfg(feature = "archive")]

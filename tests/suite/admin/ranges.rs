@@ -7,8 +7,10 @@ use counter_admin::Access;
 use counter_core::time::Retention;
 use counter_core::{Counters, MemoryStore, Precisions, Timestamp};
 use http::StatusCode;
+use serde_json::{Value, json};
 
-use super::site::{fetch, send, site_at_noon};
+use super::conforms::description;
+use super::site::{Site, fetch, send, site_at_noon};
 use crate::support::precision;
 
 /// Creates a site with this retention and some counters.
@@ -64,6 +66,46 @@ async fn a_request_without_a_range_succeeds_for_any_retention() {
     // An explicit range that is too long is still rejected.
     let all = fetch(&router, "series?counter=hits&precision=60&from=0").await;
     assert_eq!(all.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn no_answer_covers_buckets_that_are_no_longer_kept() {
+    let (described, site) = (description().await, Site::open(MemoryStore::new()));
+    let mut asked = 0;
+    for (path, methods) in described["paths"].as_object().expect("paths") {
+        let parameters: Vec<_> = methods["get"]["parameters"].as_array().into_iter().flatten().collect();
+        let has = |name| parameters.iter().any(|parameter| parameter["name"] == name);
+        if !has("precision") || !has("from") {
+            continue;
+        }
+        let required = parameters.iter().filter(|parameter| parameter["required"] == true);
+        let value = |parameter: &&&Value| match parameter["name"].as_str().expect("a name") {
+            "precision" => String::new(),
+            "counter" => "counter=/&".to_owned(),
+            name => format!("{name}={}&", parameter["example"].as_str().unwrap_or("a")),
+        };
+        let query: String = required.map(|parameter| value(&parameter)).collect();
+        let path = format!("/admin/stats{path}?{query}precision=86400&from=0&to=86400");
+        let reply = send(&site.router, &path, None).await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{path}: {}", reply.body);
+        let problem = reply.json();
+        assert_eq!((&problem["parameter"], &problem["value"]), (&json!("from"), &json!("0")), "{path}");
+        asked += 1;
+    }
+    assert!(asked >= 12, "{asked}");
+}
+
+#[tokio::test]
+async fn a_range_can_start_at_the_oldest_bucket() {
+    let router = site(&[(86_400, 400)], &["hits"]).await;
+    let oldest = precision(86_400).bucket(Timestamp::now()).start.minus(399 * 86_400);
+    let total = fetch(&router, &format!("total?counter=hits&precision=86400&from={oldest}")).await;
+    assert_eq!((total.status, total.json()["total"].as_u64()), (StatusCode::OK, Some(1)));
+    let earlier =
+        fetch(&router, &format!("total?counter=hits&precision=86400&from={}", oldest.minus(1))).await;
+    let problem = earlier.json();
+    assert_eq!(problem["detail"], "data before this time is no longer kept");
+    assert_eq!(problem["allowed"], format!("Unix seconds, {oldest} or later"));
 }
 
 #[tokio::test]

@@ -119,17 +119,21 @@ async fn visits_and_unique_counters_move_from_redis_to_a_file_and_back() {
     let lines: Vec<_> = text.lines().collect();
     let last = lines.iter().rposition(|line| line.starts_with("{\"unique\":")).expect("there are some");
     for (left, message) in [
-        ([&lines[..last], &lines[last + 1..]].concat(), "the unique counters end early at line"),
-        ([&lines[..3], &lines[4..]].concat(), "expected line 4 of the unique counters, not 5"),
-        (lines[..last].to_vec(), "the unique counters end early at line"),
-        (lines[..=last].to_vec(), "the dump is truncated after line 0"),
+        ([&lines[..last], &lines[last + 1..]].concat(), format!("the dump is truncated after line {last}")),
+        ([&lines[..3], &lines[4..]].concat(), "expected line 4 of the unique counters, not 5".to_owned()),
+        (lines[..last].to_vec(), format!("the dump is truncated after line {last}")),
+        (lines[..=last].to_vec(), format!("the dump is truncated after line {}", last + 1)),
+        (
+            [&lines[..=last], &[&lines[last + 1][..20]]].concat(),
+            format!("the dump is truncated after line {}", last + 1),
+        ),
     ] {
         let torn = folder.path().join("torn.ndjson");
         fs::write(&torn, left.join("\n")).expect("there is space");
         let new = format!("sqlite:{}", folder.path().join("new.db").display());
         let mut restore = run("restore", &new, &torn).await;
         assert_eq!(restore.wait(LIMIT).await.code(), Some(1));
-        restore.wait_error_line(|line| line.contains(message).then_some(()), LIMIT).await;
+        restore.wait_error_line(|line| line.contains(&message).then_some(()), LIMIT).await;
     }
 }
 
@@ -157,6 +161,7 @@ async fn damaged_and_truncated_dumps_are_reported_with_the_line() {
         (damaged, "line 8 of the dump: expected a line of a dump"),
         (long, "line 8 of the dump: expected a line of at most 65536 bytes"),
         (lines[..20].join("\n"), "the dump is truncated after line 20"),
+        (lines[..20].join("\n") + "\n{\"line\":", "the dump is truncated after line 20"),
         (String::new(), "the dump is truncated after line 0"),
     ] {
         fs::write(&file, text).expect("there is space");
@@ -167,6 +172,21 @@ async fn damaged_and_truncated_dumps_are_reported_with_the_line() {
             .wait_error_line(|line| line.contains("dump.ndjson").then(|| line.to_owned()), LIMIT)
             .await;
         assert!(error.contains(message) && !error.contains("192.0.2.1"), "{error}");
+    }
+    // A compressed file is torn at any byte.
+    let compressed = folder.path().join("dump.ndjson.gz");
+    summary(run("dump", &from, &compressed).await).await;
+    let bytes = fs::read(&compressed).expect("a dump");
+    for length in [bytes.len() / 2, bytes.len() - 1] {
+        fs::write(&compressed, &bytes[..length]).expect("there is space");
+        let new = format!("sqlite:{}", folder.path().join("newer.db").display());
+        let mut restore = run("restore", &new, &compressed).await;
+        assert_eq!(restore.wait(LIMIT).await.code(), Some(1));
+        let truncated = |line: &str| {
+            let is_named = line.contains("the dump is truncated after line");
+            (is_named && line.contains("no part is added twice")).then_some(())
+        };
+        restore.wait_error_line(truncated, LIMIT).await;
     }
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use counter_core::dump::RestoreError;
 use counter_core::stores::Namespace;
-use counter_core::unique::dump::{UniqueDump, UniqueRestore, UniqueRestoreError, UniqueRestored};
+use counter_core::unique::dump::{UniqueDump, UniqueRestore, UniqueRestored};
 use counter_core::unique::store::UniqueKey;
 use counter_core::unique::{Contents, Distinct, UniqueCounter, UniqueStore};
 use counter_core::visits::store::Read;
@@ -66,7 +67,7 @@ async fn dump(store: impl UniqueStore) -> Vec<String> {
     lines
 }
 
-async fn restore(store: impl UniqueStore, lines: &[String]) -> Result<UniqueRestored, UniqueRestoreError> {
+async fn restore(store: impl UniqueStore, lines: &[String]) -> Result<UniqueRestored, RestoreError> {
     let mut restore = UniqueRestore::new(store);
     for line in lines {
         restore.line(line.as_bytes()).await?;
@@ -80,10 +81,7 @@ async fn restoring_a_dump_is_exact_and_idempotent_in_every_store(store: impl Uni
     let (expected, lines) = (content(&first).await, dump(first).await);
     // The first restore is cut off in the middle.
     let torn = restore(store.clone(), &lines[..lines.len() / 2]).await.expect_err("the rest is missing");
-    assert!(
-        matches!(torn, UniqueRestoreError::Truncated { line } if line == lines.len() as u64 / 2),
-        "{torn}"
-    );
+    assert!(matches!(torn, RestoreError::Truncated { line } if line == lines.len() as u64 / 2), "{torn}");
     let restored = restore(store.clone(), &lines).await.expect("a good dump");
     assert!(restored.added > 0 && restored.added < restored.items, "{restored:?}");
     assert_eq!((restored.counters, restored.items, restored.sketches), (1206, 7204, 3));
@@ -180,14 +178,14 @@ async fn a_missing_duplicate_or_damaged_line_is_rejected_and_can_be_resent() {
         let damaged = ["127.0.0.1 - - [10/Oct/2000]".to_owned(), line[..line.len() - 2].to_owned()];
         for wrong in wrong.chain(&damaged).chain((place == 3).then_some(&other)) {
             match restore.line(wrong.as_bytes()).await {
-                Err(UniqueRestoreError::Malformed { line, expected }) => {
+                Err(RestoreError::Malformed { line, expected }) => {
                     assert!(line == number && !expected.contains("127.0.0.1"), "{expected}");
                 }
                 taken => panic!("{wrong}: {taken:?}"),
             }
             assert_eq!(restore.lines(), number - 1);
         }
-        assert!(place == 0 || matches!(restore.finish(), Err(UniqueRestoreError::Truncated { .. })));
+        assert!(place == 0 || matches!(restore.finish(), Err(RestoreError::Truncated { .. })));
         restore.line(format!("{line}\r\n").as_bytes()).await.expect("the good one");
         restore.line(b"\n").await.expect("an empty one is passed over");
     }
@@ -319,7 +317,7 @@ async fn dumps_and_restores_resume_after_an_outage() {
     assert_eq!(error.kind(), &ErrorKind::Unavailable);
     restore.line(lines[0].as_bytes()).await.expect("there is nothing to add");
     let error = restore.line(lines[1].as_bytes()).await.expect_err("it is unavailable");
-    assert!(matches!(error, UniqueRestoreError::Store(_)) && restore.lines() == 1);
+    assert!(matches!(error, RestoreError::Store(_)) && restore.lines() == 1);
     server.restart();
     let mut taken = 1;
     let go_on = async || {

@@ -13,6 +13,7 @@ use counter_core::{
 };
 use tests::{FaultProxy, LIMIT, RedisServer};
 
+use crate::log::Log;
 use crate::random::Random;
 use crate::stores;
 use crate::support::{name, precision, store};
@@ -235,6 +236,7 @@ async fn a_store_under_two_names_counts_once_and_is_named() {
 
 #[tokio::test]
 async fn a_site_that_was_away_at_the_start_is_checked_when_it_appears() {
+    let (log, _guard) = Log::capture();
     let (server, hits) = (RedisServer::start(), [name("hits")]);
     let proxy = FaultProxy::start(server.address()).await;
     proxy.refuse(true);
@@ -258,7 +260,12 @@ async fn a_site_that_was_away_at_the_start_is_checked_when_it_appears() {
     })
     .await;
     let reason = stats.sites()[1].failure().expect("it does not fit");
-    assert!(reason.starts_with("the stored grid differs from the configured grid"), "{reason}");
+    assert!(reason.starts_with("its buckets differ from those of the other sites; "), "{reason}");
+    // The log has the new reason, with the buckets.
+    let text = log.text();
+    let line = text.lines().find(|line| line.contains("the stored grid differs"));
+    let line = line.unwrap_or_else(|| panic!("no warning in {text}"));
+    assert!(line.contains("site=\"us\"") && line.contains("3600@1800"), "{line}");
     assert!(stats.lifetimes(&hits).await.is_err());
 
     // As soon as it fits, it is read.

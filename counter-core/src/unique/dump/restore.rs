@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -7,6 +6,7 @@ use super::line;
 use super::line::{Record, UniqueDumped, parse};
 use crate::error::{Error, ErrorKind};
 use crate::family::line::{MAX_LINE_BYTES, Position, Sealed};
+use crate::family::restore_error::RestoreError;
 use crate::unique::store::UniqueStore;
 
 /// A running restore of unique counters: see [the module](crate::unique::dump).
@@ -40,27 +40,6 @@ pub struct UniqueRestored {
     pub rejected: u64,
     /// Number of counters that are missing from the dump because they could not be read.
     pub unreadable: u64,
-}
-
-/// An error from a unique counter restore. Lines restored up to this point are not undone; repeating the
-/// restore is safe.
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum UniqueRestoreError {
-    /// A malformed line. No data from this line is added, and the restore can continue with a correct line.
-    Malformed {
-        /// Expected line number, starting at 1.
-        line: u64,
-        /// Description of the expected input.
-        expected: String,
-    },
-    /// The input ends early: the final line is missing.
-    Truncated {
-        /// Number of the line at which the input ends.
-        line: u64,
-    },
-    /// The store rejected or did not acknowledge the line. It is safe to pass the same line again.
-    Store(Error),
 }
 
 impl UniqueRestore {
@@ -97,7 +76,7 @@ impl UniqueRestore {
     ///
     /// # Cancel safety
     /// If the future is dropped, the line may already have been added. Retry with the same line.
-    pub async fn line(&mut self, line: &[u8]) -> Result<(), UniqueRestoreError> {
+    pub async fn line(&mut self, line: &[u8]) -> Result<(), RestoreError> {
         self.take(line.trim_ascii()).await
     }
 
@@ -106,9 +85,9 @@ impl UniqueRestore {
     ///
     /// # Errors
     /// Fails if the final line is missing.
-    pub const fn finish(&self) -> Result<UniqueRestored, UniqueRestoreError> {
+    pub const fn finish(&self) -> Result<UniqueRestored, RestoreError> {
         if self.position.line() > 0 && !self.has_ended {
-            return Err(UniqueRestoreError::Truncated { line: self.position.line() });
+            return Err(RestoreError::Truncated { line: self.position.line() });
         }
         Ok(self.restored)
     }
@@ -125,13 +104,13 @@ impl UniqueRestore {
         self.position.line()
     }
 
-    fn take<'a>(&'a mut self, text: &'a [u8]) -> BoxFuture<'a, Result<(), UniqueRestoreError>> {
+    fn take<'a>(&'a mut self, text: &'a [u8]) -> BoxFuture<'a, Result<(), RestoreError>> {
         Box::pin(async move {
             if text.is_empty() {
                 return Ok(());
             }
             let due = self.position.due();
-            let malformed = |expected| UniqueRestoreError::Malformed { line: due, expected };
+            let malformed = |expected| RestoreError::Malformed { line: due, expected };
             let sealed = Sealed::of(text);
             let (number, record) = parse(&sealed.text).map_err(malformed)?;
             if self.has_ended {
@@ -180,38 +159,13 @@ impl UniqueRestore {
         &mut self,
         reply: Result<T, Error>,
         entries: u64,
-    ) -> Result<Option<T>, UniqueRestoreError> {
+    ) -> Result<Option<T>, RestoreError> {
         match reply {
             Err(error) if matches!(error.kind(), ErrorKind::Malformed { .. }) => {
                 self.restored.rejected += entries;
                 Ok(None)
             }
-            reply => reply.map(Some).map_err(UniqueRestoreError::Store),
+            reply => reply.map(Some).map_err(RestoreError::Store),
         }
     }
 }
-
-impl fmt::Display for UniqueRestoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed { line, expected } => {
-                write!(f, "line {line} of the unique counters: expected {expected}")
-            }
-            Self::Truncated { line } => {
-                write!(f, "the unique counters end early at line {line}")
-            }
-            Self::Store(_) => f.write_str("the store did not accept the unique counters"),
-        }
-    }
-}
-
-impl std::error::Error for UniqueRestoreError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Store(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-crate::log::debug::debug_in_full!(UniqueRestoreError);

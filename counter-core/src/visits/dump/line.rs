@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use crate::family::line;
 use crate::family::line::{FORMAT, cut, encoded, name};
 use crate::family::name::CounterName;
+use crate::family::store_id::{StoreId, StoreIdError};
 use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Sample, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::store::Unreadable;
-use crate::visits::store::identity::{StoreId, StoreIdError};
 
 /// The format versions that are written, without and with distributions. A number must never be used again
 /// for a different format.

@@ -3,8 +3,9 @@
 
 use sqlx::{Connection, Row, SqliteConnection};
 
+use crate::family::store_id::StoreId;
 use crate::time::Timestamp;
-use crate::visits::store::identity::{StoreId, StoreRecord, StoreUse, follows};
+use crate::visits::store::identity::{StoreRecord, StoreUse, follows};
 
 /// Statements to create the tables of the origin, which don't exist in files of older versions.
 pub(super) const CREATE: [&str; 2] = [

@@ -14,10 +14,10 @@ use super::leftover::{Leftover, with_timeout};
 use super::step::Step;
 use super::{Spool, folder};
 use crate::error::{Error, ErrorKind};
+use crate::family::store_id::StoreId;
 use crate::log::unwind::{catch_panic, emit};
 use crate::time::backoff::Backoff;
 use crate::visits::ledger::Hint;
-use crate::visits::store::identity::StoreId;
 use crate::visits::store::{Store, identity};
 use crate::visits::tally::Tally;
 

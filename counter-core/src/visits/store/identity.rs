@@ -5,12 +5,10 @@
 //! all of its data, it will get a new id. Dumps, spools and archives remember the id, and will reject a store
 //! in which the contents would be counted twice.
 
-mod id;
 mod stored_grid;
 mod record;
 mod known;
 
-pub use id::{StoreId, StoreIdError};
 pub(crate) use known::KnownStore;
 #[cfg(feature = "spool")]
 pub(crate) use record::follows;

@@ -6,9 +6,10 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use super::Store;
-use super::identity::{self, StoreId};
+use super::identity::{self, GridMismatch};
 use crate::error::{Error, ErrorKind};
 use crate::family::future::StoreFuture;
+use crate::family::store_id::StoreId;
 use crate::time::Grid;
 
 /// A site of a [`Fleet`](crate::fleet::Fleet).
@@ -152,11 +153,11 @@ impl Site {
 
     /// Records a failure. Reads within the timeout will fail with the same reason.
     fn fail(&self, error: &Error) {
-        let now = Instant::now();
-        let since = self.last_failure().map(|last| last.since);
-        let failure = Failure { at: now, since: since.unwrap_or(now), error: error.clone() };
-        self.state().access = Access::Failing(failure);
-        if since.is_none() {
+        let (now, last) = (Instant::now(), self.last_failure());
+        let since = last.as_ref().map_or(now, |last| last.since);
+        self.state().access = Access::Failing(Failure { at: now, since, error: error.clone() });
+        // A store that is back may turn out to be the wrong one.
+        if last.is_none_or(|last| last.error.kind() != error.kind()) {
             tracing::warn!(site = self.name(), ?error, "failed to read a site");
         }
     }
@@ -207,8 +208,11 @@ const CAUSES: [(&[&str], &str); 6] = [
 
 /// Returns the cause of an error, e.g. a wrong password, or the error itself.
 pub(in crate::visits) fn reason(error: &Error) -> String {
-    let cause = std::error::Error::source(error).map(ToString::to_string);
-    let cause = cause.unwrap_or_else(|| error.to_string());
+    let cause = std::error::Error::source(error);
+    if cause.is_some_and(|cause| cause.is::<GridMismatch>()) {
+        return "its buckets differ from those of the other sites; all sites need the same precisions and time zone".to_owned();
+    }
+    let cause = cause.map_or_else(|| error.to_string(), ToString::to_string);
     if *error.kind() != ErrorKind::Unavailable {
         return cause;
     }

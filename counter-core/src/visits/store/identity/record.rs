@@ -1,11 +1,11 @@
 use std::fmt::Write;
 
-use super::id::StoreId;
 use super::stored_grid;
 use super::stored_grid::GridMismatch;
 use crate::document::Document;
 use crate::document::change::change_document;
 use crate::error::{Error, ErrorKind};
+use crate::family::store_id::StoreId;
 use crate::time::{Grid, Timestamp};
 use crate::visits::store::Store;
 

@@ -226,7 +226,7 @@ impl<S> Parameters<S> for Range {
         vec![
             Description::new(
                 "from",
-                "The start of the range, before `to` and before now; see `/api` for the minimum",
+                "The start of the range, before `to` and now, and in a bucket that is kept (see `/api`)",
                 from,
             ),
             Description::new(
@@ -280,6 +280,11 @@ impl Range {
         let latest = before(last, max).max(before(last.min(current), stored.samples.get().into()));
         let oldest = stored.oldest(now);
         let from = self.from.as_ref().map_or(oldest.max(latest), |from| from.at);
+        if let Some(from) = self.from.as_ref().filter(|from| from.at < oldest) {
+            let allowed = format!("Unix seconds, {oldest} or later");
+            let detail = "data before this time is no longer kept";
+            return Err(Problem::parameter(detail, "from", Some(&from.text), allowed));
+        }
         if from < to {
             return Ok(Buckets { range: from..to, is_cut: self.from.is_none() && oldest < latest });
         }

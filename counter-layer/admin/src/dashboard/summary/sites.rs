@@ -30,6 +30,8 @@ pub(crate) struct SiteNumbers {
     pub(crate) card: Card,
     /// The share of requests that failed.
     pub(crate) errors: Option<String>,
+    /// What the line shows.
+    pub(crate) trend: &'static str,
     pub(crate) spark: Option<Spark>,
 }
 
@@ -63,9 +65,11 @@ impl SiteNumbers {
         let hits = &names[..1];
         let trend = async {
             let views = if period.counts_views().await? { hits[0].views() } else { None };
-            sparks(period, hits, views.as_ref().map_or(hits, std::slice::from_ref), now).await
+            let (title, of) =
+                views.as_ref().map_or(("Hits", hits), |views| ("Views", std::slice::from_ref(views)));
+            Ok((title, sparks(period, hits, of, now).await?.pop().flatten()))
         };
-        let (totals, before, people, mut trend) =
+        let (totals, before, people, (trend, spark)) =
             try_join4(period.totals(&names), period.before(hits), period.people(hits), trend).await?;
         let visitors = people.all.as_ref().and_then(|all| all[0]).map(|people| people.visitors);
         let card = match visitors {
@@ -74,6 +78,6 @@ impl SiteNumbers {
         };
         let errors = part(period, &names, &totals, &ERRORS, &STATUSES);
         let errors = errors.and_then(|(part, whole)| numbers::share(part, whole));
-        Ok(Self { card, errors, spark: trend.pop().flatten() })
+        Ok(Self { card, errors, trend, spark })
     }
 }

@@ -83,7 +83,7 @@ pub(crate) fn length(range: &Range<Timestamp>) -> u64 {
 impl Period {
     /// Parses the name of a period that is not custom.
     pub(crate) fn parse(text: &str) -> Result<Self, WrongValue> {
-        const ALLOWED: &str = "today, yesterday, week, last-week, month, last-month, year, last-year, 1h, 7d, 30d, 12mo, all, \
+        const ALLOWED: &str = "today, yesterday, week, last-week, month, last-month, year, last-year, 5min, 1h, 7d, 12mo, all, \
                                or custom with from and to";
         let unit = |name: &str| Unit::ALL.into_iter().find(|unit| unit.name() == name);
         if let Some(unit) = unit(text) {

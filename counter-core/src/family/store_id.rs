@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::family::writer::WriterId;
+use super::writer::WriterId;
 
 /// The random id of a store. It is created by the first process, and stored with the counts.
 ///
