@@ -280,12 +280,12 @@ impl Range {
         let latest = before(last, max).max(before(last.min(current), stored.samples.get().into()));
         let oldest = stored.oldest(now);
         let from = self.from.as_ref().map_or(oldest.max(latest), |from| from.at);
-        if let Some(from) = self.from.as_ref().filter(|from| from.at < oldest) {
-            let allowed = format!("Unix seconds, {oldest} or later");
-            let detail = "data before this time is no longer kept";
-            return Err(Problem::parameter(detail, "from", Some(&from.text), allowed));
-        }
         if from < to {
+            if let Some(from) = self.from.as_ref().filter(|from| from.at < oldest) {
+                let allowed = format!("Unix seconds, {oldest} or later");
+                let detail = "data before this time is no longer kept";
+                return Err(Problem::parameter(detail, "from", Some(&from.text), allowed));
+            }
             return Ok(Buckets { range: from..to, is_cut: self.from.is_none() && oldest < latest });
         }
         let (parameter, value, allowed) = match &self.to {
