@@ -68,9 +68,11 @@ pub(crate) fn causes<'a>(
 pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
     let (mut text, denial) = (String::new(), denial(error));
     for cause in causes(error) {
-        // The store can be reached, but not by this user.
+        // The store can be reached, but not with this URL.
         let cause = match cause.downcast_ref::<counter_core::Error>().map(counter_core::Error::kind) {
-            Some(StoreErrorKind::Unavailable) if denial.is_some() => "the store denied access".to_owned(),
+            Some(StoreErrorKind::Unavailable) if denial.is_some() => {
+                "the store does not accept the connection".to_owned()
+            }
             _ => cause.to_string(),
         };
         // Some errors of databases contain their cause.
@@ -147,8 +149,9 @@ fn remedy(cause: &(dyn Error + 'static)) -> Option<&'static str> {
     }
     match cause.downcast_ref::<RestoreError>() {
         Some(RestoreError::Malformed { line: 1, .. }) => Some("the file must be written by `dump`"),
+        // A part of this dump may have been added, so that the store rejects another dump of the same counts.
         Some(RestoreError::Truncated { .. }) => Some(
-            "copy the whole file, or repeat the dump; then repeat this command, because no part is added twice",
+            "copy the whole file and repeat this command, which adds no part twice; a new dump needs an empty store",
         ),
         _ => None,
     }

@@ -293,7 +293,8 @@
 //! ```sh
 //! curl -X POST -G -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/goals \
 //!     --data-urlencode counter=signups --data-urlencode 'name=Signed up'
-//! curl -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/goals?precision=86400&from=1763596800'
+//! curl -H 'Authorization: Bearer a-long-random-token' \
+//!     "http://127.0.0.1:3000/admin/stats/api/goals?precision=86400&from=$(date -d '7 days ago' +%s)"
 //! ```
 //!
 //! ```json

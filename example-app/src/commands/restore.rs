@@ -92,12 +92,10 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         }
         let is_unique = UniqueRestore::is_line(&line);
         while let Err(error) = if is_unique { unique.line(&line).await } else { restore.line(&line).await } {
+            // All lines of a dump end with a newline. A file with a single line is probably not a dump.
+            let is_torn = lines > 0 && !line.ends_with(b"\n") && line.len() <= Restore::MAX_LINE;
             let error = match error {
-                RestoreError::Malformed { .. }
-                    if !line.ends_with(b"\n") && line.len() <= Restore::MAX_LINE =>
-                {
-                    RestoreError::Truncated { line: lines }
-                }
+                RestoreError::Malformed { .. } if is_torn => RestoreError::Truncated { line: lines },
                 error => error,
             };
             wait_for_store(error, &mut retry).await.at(file.display())?;

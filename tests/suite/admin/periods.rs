@@ -261,6 +261,9 @@ async fn files_contain_what_the_page_shows() {
     let image = site.get("/chart.svg?period=30d&counter=%2Fa").await;
     assert_eq!(image.headers[header::CONTENT_TYPE], "image/svg+xml");
     assert!(image.body.starts_with("<svg xmlns=") && image.body.contains("/a, 30 days"), "{}", image.body);
+    // Values that are not final are shaded.
+    let past = site.get("/chart.svg?period=yesterday&counter=%2Fa").await;
+    assert_eq!([&image, &past].map(|image| image.body.contains("fill=\"#f3f5f8\"")), [true, false]);
     for path in ["/list.csv?period=x", "/chart.svg?by=x"] {
         assert_eq!(site.get(path).await.status, StatusCode::BAD_REQUEST, "{path}");
     }

@@ -97,13 +97,16 @@ async fn no_answer_covers_buckets_that_are_no_longer_kept() {
 
 #[tokio::test]
 async fn a_range_can_start_at_the_oldest_bucket() {
-    let router = site(&[(86_400, 400)], &["hits"]).await;
-    let oldest = precision(86_400).bucket(Timestamp::now()).start.minus(399 * 86_400);
-    let total = fetch(&router, &format!("total?counter=hits&precision=86400&from={oldest}")).await;
-    assert_eq!((total.status, total.json()["total"].as_u64()), (StatusCode::OK, Some(1)));
-    let earlier =
-        fetch(&router, &format!("total?counter=hits&precision=86400&from={}", oldest.minus(1))).await;
-    let problem = earlier.json();
+    let mut site = site_at_noon();
+    let now = Timestamp::now();
+    site.record("hits", now, 1).await;
+    let days = site.counters.stats().grid().counts.of_width(86_400).expect("days are retained");
+    let oldest = days.oldest(now);
+    let total =
+        async |from| fetch(&site.router, &format!("total?counter=hits&precision=86400&from={from}")).await;
+    let all = total(oldest).await;
+    assert_eq!((all.status, &all.json()["total"]), (StatusCode::OK, &json!(1)));
+    let problem = total(oldest.minus(1)).await.json();
     assert_eq!(problem["detail"], "data before this time is no longer kept");
     assert_eq!(problem["allowed"], format!("Unix seconds, {oldest} or later"));
 }

@@ -162,6 +162,7 @@ async fn damaged_and_truncated_dumps_are_reported_with_the_line() {
         (long, "line 8 of the dump: expected a line of at most 65536 bytes"),
         (lines[..20].join("\n"), "the dump is truncated after line 20"),
         (lines[..20].join("\n") + "\n{\"line\":", "the dump is truncated after line 20"),
+        ("{\"counters\":3}".to_owned(), "line 1 of the dump: expected a line of a dump"),
         (String::new(), "the dump is truncated after line 0"),
     ] {
         fs::write(&file, text).expect("there is space");
@@ -184,7 +185,7 @@ async fn damaged_and_truncated_dumps_are_reported_with_the_line() {
         assert_eq!(restore.wait(LIMIT).await.code(), Some(1));
         let truncated = |line: &str| {
             let is_named = line.contains("the dump is truncated after line");
-            (is_named && line.contains("no part is added twice")).then_some(())
+            (is_named && line.contains("adds no part twice")).then_some(())
         };
         restore.wait_error_line(truncated, LIMIT).await;
     }

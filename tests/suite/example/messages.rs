@@ -340,7 +340,7 @@ async fn the_first_warning_of_a_start_without_redis_names_the_store_and_the_reas
         }
         assert!(!log.contains("wrong@"), "{log}");
         let is_denied = remedy == denied;
-        assert_eq!(first.contains("the store denied access"), is_denied, "{log}");
+        assert_eq!(first.contains("the store does not accept the connection"), is_denied, "{log}");
         assert_eq!(first.contains("unavailable"), !is_denied, "{log}");
     }
 }
